@@ -77,31 +77,58 @@ fn element(tensor: &HostTensor<'_>, index: usize) -> f32 {
     }
 }
 
-/// Pictures side by side, a grey line between them.
-#[derive(Default)]
-pub(crate) struct Panel(Vec<(usize, usize, Vec<Rgb>)>);
+/// Rows of pictures side by side, grey lines between them.
+pub(crate) struct Panel(Vec<Vec<Picture>>);
+
+struct Picture {
+    width: usize,
+    height: usize,
+    pixels: Vec<Rgb>,
+}
+
+impl Default for Panel {
+    fn default() -> Self {
+        Self(vec![Vec::new()])
+    }
+}
 
 /// Pixels between two pictures.
 const GAP: usize = 2;
 
 impl Panel {
-    /// Adds a slice on the right, in grey or as classes.
+    /// Adds a slice on the right of the last row, in grey or as classes.
     pub fn add(&mut self, slice: Slice, classes: bool) {
         let pixels = if classes { slice.classes() } else { slice.grey() };
-        self.0.push((slice.width, slice.height, pixels));
+        let picture = Picture { width: slice.width, height: slice.height, pixels };
+        match self.0.last_mut() {
+            Some(row) => row.push(picture),
+            None => self.0.push(vec![picture]),
+        }
+    }
+
+    /// Begins another row.
+    pub fn next_row(&mut self) {
+        self.0.push(Vec::new());
     }
 
     /// Width, height and the file; `None` when nothing was added.
     pub fn png(&self) -> Result<Option<(u32, u32, Vec<u8>)>, HandlerError> {
-        let Some(height) = self.0.iter().map(|(_, height, _)| *height).max() else { return Ok(None) };
-        let width = self.0.iter().map(|(width, ..)| width + GAP).sum::<usize>() - GAP;
+        let rows = self.0.iter().filter(|row| !row.is_empty());
+        let width_of = |row: &Vec<Picture>| row.iter().map(|picture| picture.width + GAP).sum::<usize>() - GAP;
+        let height_of = |row: &Vec<Picture>| row.iter().map(|picture| picture.height).max().unwrap_or(0);
+        let Some(width) = rows.clone().map(width_of).max() else { return Ok(None) };
+        let height = rows.clone().map(|row| height_of(row) + GAP).sum::<usize>() - GAP;
         let mut canvas = Canvas::new(width, height, [96; 3]);
-        let mut left = 0;
-        for (w, h, pixels) in &self.0 {
-            for (index, pixel) in pixels.iter().enumerate().take(w * h) {
-                canvas.set(left + index % w, index / w, *pixel);
+        let mut top = 0;
+        for row in rows {
+            let mut left = 0;
+            for Picture { width, height, pixels } in row {
+                for (index, pixel) in pixels.iter().enumerate().take(width * height) {
+                    canvas.set(left + index % width, top + index / width, *pixel);
+                }
+                left += width + GAP;
             }
-            left += w + GAP;
+            top += height_of(row) + GAP;
         }
         Ok(Some((u32::try_from(width)?, u32::try_from(height)?, canvas.png()?)))
     }

@@ -25,8 +25,10 @@ pub struct TensorBoardImageOptions {
     pub tensors: Vec<String>,
     /// The axis cut across, in its middle: 0 is X, 1 is Y, 2 is Z.
     pub axis: usize,
-    /// Which item of the batch.
+    /// Which item of the batch; the first one of a grid.
     pub item: usize,
+    /// Rows and columns of a grid of items, from `item` on, as far as the batch has them.
+    pub grid: [usize; 2],
     /// The picture's name.
     #[setters(into)]
     pub tag: String,
@@ -40,13 +42,15 @@ impl Default for TensorBoardImageOptions {
             tensors: ["image", "label", "pred"].map(String::from).to_vec(),
             axis: 2,
             item: 0,
+            grid: [1, 1],
             tag: "image | label | prediction".into(),
         }
     }
 }
 
 /// Writes a picture every few epochs: the middle slice of the epoch's first batch. Added to a
-/// validation's engine it shows the same case each time. Tensors the workflow does not have (a
+/// validation's engine it shows the same case each time; with `grid` it shows several items of the
+/// batch, as generated images are looked at. Tensors the workflow does not have (a
 /// label, when predicting) are left out.
 ///
 /// X grows to the right and Y upwards (cut across Z; Z upwards across the other axes). A batch has
@@ -77,13 +81,16 @@ impl TensorBoardImage {
     /// A handler with these options, its files in the run's folder.
     ///
     /// # Errors
-    /// When `every` is 0, the axis is not 0, 1 or 2, or there are no tensors.
+    /// When `every` is 0, the axis is not 0, 1 or 2, the grid is empty, or there are no tensors.
     pub fn new(options: TensorBoardImageOptions, run: &Path) -> Result<Self, Fault> {
         if options.every == 0 {
             return Err(Fault::at("every", "`every` is 0; give 1 or more"));
         }
         if options.axis > 2 {
             return Err(Fault::at("axis", format!("`axis` is {}; give 0 (X), 1 (Y) or 2 (Z)", options.axis)));
+        }
+        if options.grid.contains(&0) {
+            return Err(Fault::at("grid", format!("`grid` is {:?}; give at least 1 row and 1 column", options.grid)));
         }
         if options.tensors.is_empty() {
             return Err(Fault::at("tensors", "`tensors` is empty; give at least `image`"));
@@ -104,17 +111,25 @@ impl Handler for TensorBoardImage {
     }
 
     fn handle(&mut self, _: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let TensorBoardImageOptions { axis, item, tag, tensors, .. } = &self.options;
+        let TensorBoardImageOptions { axis, item: first, grid: [rows, columns], tag, tensors, .. } = &self.options;
         let mut panel = Panel::default();
         let mut missing = String::new();
-        for (index, name) in tensors.iter().enumerate() {
-            match cx.host.tensor(name) {
-                Ok(tensor) => {
-                    let slice = Slice::middle(&tensor, *item, *axis)
-                        .map_err(|what| HandlerError::new(format!("the tensor `{name}` cannot be drawn: {what}")))?;
-                    panel.add(slice, index > 0);
+        for place in 0..rows * columns {
+            if place > 0 && place % columns == 0 {
+                panel.next_row();
+            }
+            for (index, name) in tensors.iter().enumerate() {
+                match cx.host.tensor(name) {
+                    // A last batch can be smaller than a grid.
+                    Ok(tensor) if place > 0 && tensor.shape.first().is_some_and(|items| first + place >= *items) => {}
+                    Ok(tensor) => {
+                        let slice = Slice::middle(&tensor, first + place, *axis).map_err(|what| {
+                            HandlerError::new(format!("the tensor `{name}` cannot be drawn: {what}"))
+                        })?;
+                        panel.add(slice, index > 0);
+                    }
+                    Err(error) => missing = error.to_string(),
                 }
-                Err(error) => missing = error.to_string(),
             }
         }
         let Some((width, height, png)) = panel.png()? else {

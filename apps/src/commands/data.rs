@@ -68,6 +68,8 @@ enum Kind {
     Brats,
     /// CT of a chest with a lung tumour, as DICOM with structure sets
     Lung,
+    /// Radiographs of hands, as pictures of 64 x 64 pixels
+    Hands,
     /// Bright spheres, those of MONAI's cross-validation notebook
     Spheres,
     /// Slides of stained tissue with tumours, and annotations
@@ -123,6 +125,17 @@ pub fn run(args: &Args) -> Outcome {
             let made = phantom::lung(out, *cases as usize, &options);
             made.while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
             out!("{cases} patients in {}; for `hearth train lung --data {0}`", out.display());
+            Ok(())
+        }
+        Action::Phantom { kind: Kind::Hands, cases, out, size, seed, .. } => {
+            folders::check_free(out)?;
+            let mut options = phantom::HandsOptions::default().seed(*seed).progress(progress());
+            if let Some(size) = size {
+                options.size = *size as usize;
+            }
+            let made = phantom::hands(out, *cases as usize, &options);
+            made.while_doing(|| format!("cannot make the pictures in {}", out.display()))?;
+            out!("{cases} pictures in {}; for `hearth train gan --data {0}`", out.display());
             Ok(())
         }
         Action::Phantom { kind: Kind::Spheres, cases, out, size, seed, test, noise, .. } => {

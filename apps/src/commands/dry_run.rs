@@ -31,7 +31,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     out!("{}  {parameters} parameters, read in {}", bold("network"), plan.precision);
     if let Some(discriminator) = discriminator {
         let parameters = thousands(discriminator.num_params() as u64);
-        out!("{}  {parameters} parameters; takes the images that the network makes", bold("discriminator"));
+        out!("{}  {parameters} parameters; judges what the network makes", bold("discriminator"));
     }
     out!("{}   {} ({})", bold("device"), plan.recipe.training.device, device::name(&plan.device));
     out!("{}", bold("plugins"));

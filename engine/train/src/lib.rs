@@ -28,6 +28,7 @@ pub use evaluation::staple::{Staple, staple};
 pub use evaluation::tta::{TestTimeAugmentation, TtaError, TtaMaps};
 pub use run::folder::{RunFolder, RunFolderError};
 pub use run::lock::{LockError, RunLock};
+pub use training::adversarial::adversary::{AdversaryOptions, Shown};
 pub use training::adversarial::builder::GanBuilder;
 pub use training::adversarial::latents::Latents;
 pub use training::adversarial::loss::{AdversarialLoss, Judge};

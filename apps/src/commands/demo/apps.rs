@@ -14,10 +14,14 @@ pub enum App {
     Spleen,
     /// Brain tumours in four MR contrasts: core, whole tumour and enhancing tumour
     Brats,
+    /// Lung tumours in CT, as DICOM
+    Lung,
     /// Tumours on whole-slide images
     Pathology,
     /// Five networks of a cross-validation, merged
     Ensemble,
+    /// Pictures from random numbers
+    Gan,
 }
 
 /// What the demo of an app does.
@@ -42,7 +46,7 @@ impl App {
     /// Its demo, where that is a run of volumes.
     pub fn demo(self) -> Option<Demo> {
         Some(match self {
-            App::Pathology | App::Ensemble => return None,
+            App::Pathology | App::Ensemble | App::Gan => return None,
             App::Spleen => Demo {
                 recipe: "demo",
                 data: "24 CT volumes with a spleen",
@@ -65,6 +69,19 @@ impl App {
                 class: "WT",
                 least: 0.8,
                 next: "hearth train brats --data Task01_BrainTumour --out runs/brats",
+            },
+            App::Lung => Demo {
+                recipe: "demo-lung",
+                data: "24 patients with a lung tumour, as DICOM",
+                make: |data, seed| {
+                    let options = phantom::LungOptions::default().seed(seed).progress(progress());
+                    phantom::lung(data, 24, &options)
+                        .while_doing(|| format!("cannot make the volumes in {}", data.display()))
+                },
+                network: "SegResNet",
+                class: "GTV-1",
+                least: 0.8,
+                next: "hearth train lung --data NSCLC-Radiomics --out runs/lung",
             },
         })
     }

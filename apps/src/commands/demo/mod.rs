@@ -2,6 +2,7 @@
 
 mod apps;
 mod ensemble;
+mod gan;
 mod pathology;
 
 use std::path::{Path, PathBuf};
@@ -63,7 +64,11 @@ impl Args {
 /// Where a step fails, or the network has learned less than it should.
 pub fn run(args: &Args) -> Outcome {
     let Some(demo) = args.app.demo() else {
-        return if args.app == App::Pathology { pathology::run(args) } else { ensemble::run(args) };
+        return match args.app {
+            App::Gan => gan::run(args),
+            App::Pathology => pathology::run(args),
+            _ => ensemble::run(args),
+        };
     };
     let start = Instant::now();
     folders::check_path("--out", &args.out)?;

@@ -1,7 +1,8 @@
 //! Layouts of data sets on disk: from a folder or a list to its cases.
 //!
 //! Each [`Layout`] reads one kind: [`Decathlon`], [`NnUnetRaw`], [`Brats`], [`Bids`], a table
-//! ([`Csv`]), a list ([`JsonList`]), [`Dicom`], regions of [`Slides`]. [`read`] recognizes the layout; a recipe names one
+//! ([`Csv`]), a list ([`JsonList`]), [`Dicom`], regions of [`Slides`],
+//! a folder of [`Pictures`]. [`read`] recognizes the layout; a recipe names one
 //! with `[data] layout`.
 
 mod bids;
@@ -12,6 +13,7 @@ mod dicom;
 mod json_list;
 mod modality;
 mod nnunet_raw;
+mod pictures;
 mod slides;
 
 use std::collections::BTreeMap;
@@ -30,6 +32,7 @@ pub use dicom::Dicom;
 pub use json_list::JsonList;
 pub use modality::same_modality;
 pub use nnunet_raw::NnUnetRaw;
+pub use pictures::Pictures;
 pub use slides::Slides;
 
 /// A layout of data sets on disk.
@@ -151,7 +154,7 @@ pub fn recognize(path: &Path) -> Result<Box<dyn Layout>, DataError> {
 
 /// The layout of a data set whose cases follow from a list or the names of its files.
 pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
-    let bundled: [Box<dyn Layout>; 7] = [
+    let bundled: [Box<dyn Layout>; 8] = [
         // Before the other tables.
         Box::new(Slides::default()),
         Box::new(Csv::default()),
@@ -160,9 +163,11 @@ pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
         Box::new(Decathlon::default()),
         Box::new(Bids::default()),
         Box::new(Brats::default()),
+        // Any of the others may hold pictures, too.
+        Box::new(Pictures::default()),
     ];
     // Custom layouts take precedence; one that needs options must be named.
-    let names = ["Csv", "JsonList", "NnUnetRaw", "Decathlon", "Bids", "Brats", "Dicom", "Slides"];
+    let names = ["Csv", "JsonList", "NnUnetRaw", "Decathlon", "Bids", "Brats", "Dicom", "Slides", "Pictures"];
     let registry = Registry::<dyn Layout>::new();
     let own = registry.entries().iter().filter(|entry| !names.contains(&entry.name));
     let own = own.filter_map(|entry| (entry.build)(&Node::empty()).ok());

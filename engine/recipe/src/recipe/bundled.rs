@@ -65,6 +65,18 @@ pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../reci
 /// What `hearth demo brats` trains.
 pub const DEMO_BRATS: Bundled = Bundled { name: "demo-brats", text: include_str!("../../recipes/demo-brats.toml") };
 
+/// Small enough for two CPU cores: lung tumours in generated CT.
+pub const DEMO_LUNG: Bundled = Bundled { name: "demo-lung", text: include_str!("../../recipes/demo-lung.toml") };
+
+/// Small enough for two CPU cores: generated radiographs of hands.
+pub const DEMO_GAN: Bundled = Bundled { name: "demo-gan", text: include_str!("../../recipes/demo-gan.toml") };
+
+/// MONAI's tutorial of `GanTrainer`.
+pub const GAN: Bundled = Bundled { name: "gan", text: include_str!("../../recipes/gan.toml") };
+
+/// Segmentation with a discriminator beside it.
+pub const ADVERSARIAL: Bundled = Bundled { name: "adversarial", text: include_str!("../../recipes/adversarial.toml") };
+
 /// What `hearth demo ensemble` trains.
 pub const DEMO_ENSEMBLE: Bundled =
     Bundled { name: "demo-ensemble", text: include_str!("../../recipes/demo-ensemble.toml") };
@@ -80,10 +92,14 @@ pub const ALL: &[Bundled] = &[
     PATHOLOGY_REGULAR,
     LUNG,
     ENSEMBLE,
+    ADVERSARIAL,
+    GAN,
     DEMO,
     DEMO_BRATS,
+    DEMO_LUNG,
     DEMO_ENSEMBLE,
     DEMO_PATHOLOGY,
+    DEMO_GAN,
 ];
 
 impl Bundled {

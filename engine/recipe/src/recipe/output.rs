@@ -83,14 +83,7 @@ impl Recipe {
     pub(super) fn check_task(&self) -> Result<(), Fault> {
         let (task, steps) = (self.learns(), &self.post.prediction);
         if !task.generates() {
-            let only = "only task.name = \"Generation\" has two networks that compete; leave it out";
-            for (key, there) in
-                [("discriminator", self.discriminator.is_some()), ("adversarial", self.adversarial.is_some())]
-            {
-                if there {
-                    return Err(Fault::at(key, only));
-                }
-            }
+            self.check_adversary()?;
             if self.loss.is_none() {
                 return Err(Fault::at("loss", "missing: add [loss] with the `name` of a loss"));
             }

@@ -302,7 +302,7 @@ impl Recipe {
     /// Fills in defaults that depend on other values.
     fn fill_in(&mut self, document: &Document) {
         self.metric.fill_in();
-        if self.learns().generates() {
+        if self.learns().generates() || self.discriminator.is_some() {
             self.adversarial.get_or_insert_default();
         }
         if let Some(weights) = &mut self.init.weights
@@ -335,7 +335,8 @@ impl Recipe {
 
     /// Channels of the images that it trains on.
     pub fn image_channels(&self) -> usize {
-        self.discriminator.as_ref().unwrap_or(&self.network).in_channels()
+        let generated = self.discriminator.as_ref().filter(|_| self.learns().generates());
+        generated.unwrap_or(&self.network).in_channels()
     }
 
     /// The loss of a recipe that trains one network.

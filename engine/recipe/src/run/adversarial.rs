@@ -1,16 +1,18 @@
-//! Two networks that compete: the trainer of a recipe whose task is `Generation`.
+//! Two networks that compete: the trainer of a recipe whose task is `Generation`, and the
+//! discriminator of a supervised one.
 
 use std::path::Path;
 
 use burn::module::Module;
+use hearth_nn::losses::PatchAdversarialLoss;
 use hearth_nn::networks::{AnyNetwork, Network};
-use hearth_train::{GanOptions, GanTrainer, Latents};
+use hearth_train::{AdversaryOptions, GanOptions, GanTrainer, Latents, Shown};
 
 use super::session::training_loader;
 use super::{Cases, Plan, Start};
 use crate::error::{At, Outcome, RecipeError};
 use crate::notice::notice;
-use crate::recipe::Node;
+use crate::recipe::{Adversarial, Node, Output};
 
 impl Plan {
     /// The latent numbers of an image: `adversarial.latent_shape`, or the shape that the generator
@@ -30,8 +32,8 @@ impl Plan {
         Latents::new(&shape).map_err(|error| self.document.error_at("adversarial.latent_shape", error.to_string()))
     }
 
-    /// The discriminator with its first weights, where the recipe has one: it takes the generator's
-    /// images, and those of the recipe's crops.
+    /// The discriminator with its first weights, where the recipe has one: it takes what the network
+    /// makes, and the recipe's crops.
     ///
     /// # Errors
     /// Where the two do not fit each other.
@@ -45,6 +47,19 @@ impl Plan {
         let seed = self.recipe.training.seed.wrapping_add(1);
         let built = config.init(&self.device, seed);
         let discriminator = built.map_err(|error| self.document.located("discriminator", error.into()))?;
+        if !self.recipe.learns().generates() {
+            let [_, predicted] = generator.channels();
+            let image = if self.conditions() { self.recipe.image_channels() } else { 0 };
+            let (channels, taken) = (image + predicted, config.in_channels());
+            if taken != channels {
+                let of = if image > 0 { format!("{image} of the image and ") } else { String::new() };
+                let what =
+                    format!("the discriminator takes {taken} channels, but is shown {of}{predicted} of a prediction");
+                return Err(self.document.error_at(&key_of(config.node(), "discriminator", "in_channels"), what));
+            }
+            self.check_sizes(&discriminator, channels)?;
+            return Ok(Some(discriminator.train()));
+        }
         let latents = self.latents()?;
         generator.check_input(latents.batch(1)).map_err(|error| {
             let given = self.recipe.adversarial.as_ref().is_some_and(|one| one.latent_shape.is_some());
@@ -57,8 +72,28 @@ impl Plan {
             let what = format!("the generator's images have shape {made:?} [batch, channel, x, y, z]: {error}");
             self.document.error_at(&key, what)
         })?;
-        self.check_sizes(&discriminator)?;
+        self.check_sizes(&discriminator, self.recipe.image_channels())?;
         Ok(Some(discriminator.train()))
+    }
+}
+
+impl Plan {
+    fn conditions(&self) -> bool {
+        self.recipe.adversarial.as_ref().is_some_and(|adversarial| adversarial.condition)
+    }
+
+    /// How the discriminator of a supervised recipe takes part.
+    pub(super) fn adversary(&self) -> (PatchAdversarialLoss, AdversaryOptions) {
+        let Adversarial { weight, warmup_epochs, condition, loss, optimizer, .. } =
+            self.recipe.adversarial.clone().unwrap_or_default();
+        let shown = match self.recipe.output() {
+            Output::Labels => Shown::Softmax,
+            Output::Regions => Shown::Sigmoid,
+            Output::Image | Output::Scores => Shown::Raw,
+        };
+        let options = AdversaryOptions::default().weight(weight).warmup_epochs(warmup_epochs);
+        let options = options.condition(condition).shown(shown);
+        (loss, optimizer.into_iter().fold(options, AdversaryOptions::optimizer))
     }
 }
 

@@ -142,14 +142,14 @@ impl Plan {
             return Err(self.document.error_at("network.out_channels", message));
         }
         if !self.recipe.learns().generates() {
-            self.check_sizes(&network)?;
+            self.check_sizes(&network, self.recipe.image_channels())?;
         }
         Ok(network)
     }
 
     /// Fails where the recipe's crops or windows have a size that the network cannot take: found
     /// out now, rather than in the first step.
-    pub(super) fn check_sizes(&self, network: &AnyNetwork) -> Outcome {
+    pub(super) fn check_sizes(&self, network: &AnyNetwork, channels: usize) -> Outcome {
         let check = |path: &str, sizes: &[i64]| -> Outcome {
             let dims = network.spatial_dims();
             let size = |axis: usize| if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
@@ -157,7 +157,7 @@ impl Plan {
                 (0..dims).map(|axis| size(axis).and_then(|size| usize::try_from(*size).ok()).filter(|n| *n > 0));
             // A size that depends on the image is not known yet.
             let Some(sizes) = sizes.collect::<Option<Vec<usize>>>() else { return Ok(()) };
-            let mut shape = [1, self.recipe.image_channels(), 1, 1, 1];
+            let mut shape = [1, channels, 1, 1, 1];
             shape[2..2 + dims].copy_from_slice(&sizes);
             network.check_input(shape).map_err(|error| self.document.error_at(path, error.to_string()))
         };

@@ -264,10 +264,13 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     options.max_epochs = recipe.training.epochs;
     (options.accumulate, options.clip) = (recipe.training.accumulate, recipe.training.clip);
     options.seed = seed;
-    let mut trainer = SupervisedTrainer::builder(network, loss, &recipe.optimizer, loader)
-        .options(options)
-        .build()
-        .map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
+    let discriminator = plan.discriminator(&network)?;
+    let mut builder = SupervisedTrainer::builder(network, loss, &recipe.optimizer, loader).options(options);
+    if let Some(discriminator) = discriminator {
+        let (adversarial, how) = plan.adversary();
+        builder = builder.adversary(discriminator, adversarial, how);
+    }
+    let mut trainer = builder.build().map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
     let (mut validation, _) = evaluator(plan, loader, recipe.inferer.shared(), Empty::default())?;

@@ -1,7 +1,6 @@
 //! Images from random numbers.
 
 use hearth_data::layouts::Target;
-use hearth_nn::losses::AdversarialCriterion;
 use hearth_nn::metrics::MetricConfig;
 use hearth_registry::{Fault, Node};
 use schemars::JsonSchema;
@@ -29,20 +28,16 @@ impl Task for Generation {
     }
 
     fn check(&self, recipe: &Recipe) -> Result<(), Fault> {
-        let Some(discriminator) = &recipe.discriminator else {
+        if recipe.discriminator.is_none() {
             return Err(Fault::at("discriminator", "a generator learns from a discriminator: add [discriminator]"));
-        };
+        }
         if recipe.loss.is_some() {
             let what = "what a GAN's networks are measured by is adversarial.loss: leave [loss] out";
             return Err(Fault::at("loss", what));
         }
         let adversarial = recipe.adversarial.clone().unwrap_or_default();
         check_adversarial(&adversarial)?;
-        let activation = discriminator.node().text("last_act").unwrap_or_default();
-        if adversarial.loss.criterion == AdversarialCriterion::Bce && activation.eq_ignore_ascii_case("sigmoid") {
-            let what = "the criterion `bce` takes logits, of which it takes the sigmoid itself: set last_act = \"\"";
-            return Err(Fault::at("discriminator.last_act", what));
-        }
+        adversarial.check(recipe)?;
         if recipe.training.accumulate > 1 {
             return Err(Fault::at("training.accumulate", "both networks take their steps with every batch; give 1"));
         }
@@ -85,11 +80,15 @@ fn check_adversarial(adversarial: &Adversarial) -> Result<(), Fault> {
     if adversarial.d_train_steps == 0 {
         return under("d_train_steps", "a discriminator that takes no step teaches nothing; give 1 or more".into());
     }
-    match adversarial.optimizer.as_ref().map(|optimizer| optimizer.lr()) {
-        Some(lr) if !(lr.is_finite() && lr > 0.0) => {
-            under("optimizer.lr", format!("a learning rate of {lr} cannot train; give a number above 0"))
-        }
-        _ => Ok(()),
+    let Adversarial { weight, warmup_epochs, condition, .. } = Adversarial::default();
+    let of_others = [
+        ("weight", adversarial.weight != weight),
+        ("warmup_epochs", adversarial.warmup_epochs != warmup_epochs),
+        ("condition", adversarial.condition != condition),
+    ];
+    match of_others.iter().find(|(_, given)| *given) {
+        Some((key, _)) => under(key, "a generator has no other loss and no image beside its own; leave it out".into()),
+        None => Ok(()),
     }
 }
 

@@ -26,6 +26,9 @@ pub(crate) fn collect<N: Network>(
 ) -> Result<Job, BoxError> {
     let mut files = Files::new();
     learner_files::collect(&mut files, &learner_files::NETWORK, &trainer.learner)?;
+    if let Some(adversary) = &trainer.adversary {
+        adversary.collect(&mut files)?;
+    }
     job(files, &trainer.evaluators, request, snapshot)
 }
 
@@ -59,8 +62,9 @@ pub(crate) fn read<N: Network>(trainer: &mut Training<N>, dir: &Path) -> Result<
     let checkpoint = checkpoint::newest(dir)?;
     let device = trainer.options.device.clone().inner();
     let learner = learner_files::read(&checkpoint, &learner_files::NETWORK, &trainer.learner, &device)?;
+    let adversary = trainer.adversary.as_ref().map(|adversary| adversary.restored(&checkpoint, &device)).transpose()?;
     let snapshot = read_engines(&checkpoint, &mut trainer.evaluators)?;
-    trainer.learner = learner;
+    (trainer.learner, trainer.adversary) = (learner, adversary);
     Ok(snapshot)
 }
 

@@ -10,8 +10,15 @@ use std::sync::Arc;
 
 use crate::batch::loader::Loader;
 use crate::evaluation::evaluate::Evaluate;
+use crate::training::adversarial::adversary::{Adversary, AdversaryOptions, Discriminating};
+use crate::training::adversarial::loss::AdversarialLoss;
+use crate::training::learner::Learning;
 use crate::training::precision::Precision;
 use crate::training::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};
+
+/// Makes the discriminator once device and precision are known.
+pub(crate) type MakeAdversary =
+    Box<dyn FnOnce(&OptimizerConfig, &Learning<'_>) -> Result<Box<dyn Adversary>, TrainerError>>;
 
 /// Builds a [`SupervisedTrainer`]; returned by [`SupervisedTrainer::builder`]. Options that are not
 /// set are those of [`TrainerOptions::new`].
@@ -22,6 +29,7 @@ pub struct TrainerBuilder<N> {
     pub(crate) optimizer: OptimizerConfig,
     pub(crate) loader: Box<dyn Loader>,
     pub(crate) options: TrainerOptions,
+    pub(crate) adversary: Option<MakeAdversary>,
     pub(crate) evaluators: Vec<(String, Box<dyn Evaluate<N>>)>,
     pub(crate) handlers: Vec<Box<dyn Handler>>,
 }
@@ -84,6 +92,38 @@ impl<N: Network> TrainerBuilder<N> {
     /// The seed that keys every random draw of the training step; by default 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
+        self
+    }
+
+    /// A discriminator that tells predictions from labels, and whose judgement is added to the loss:
+    /// MONAI's `AdversarialTrainer`. For each batch the network takes a step with the supervised loss
+    /// and the adversarial one, then the discriminator takes a step with what it says of the label and
+    /// of the same prediction.
+    ///
+    /// Handlers find the outputs `reconstruction_loss` (the supervised loss), `generator_loss` and
+    /// `discriminator_loss`, MONAI's names; `loss` is the sum that the network's step is taken with.
+    /// The three losses' means over an epoch are metrics of the state. MONAI's adversarial events are
+    /// fired beside those of supervised training, in MONAI's order: `ForwardCompleted`,
+    /// `GeneratorForwardCompleted`, `GeneratorDiscriminatorForwardCompleted`,
+    /// `ReconstructionLossCompleted`, `GeneratorLossCompleted`, `LossCompleted`,
+    /// `GeneratorBackwardCompleted`, `BackwardCompleted`, `GeneratorModelCompleted`,
+    /// `DiscriminatorRealsForwardCompleted`, `DiscriminatorFakesForwardCompleted`,
+    /// `DiscriminatorLossCompleted`, `DiscriminatorBackwardCompleted`,
+    /// `DiscriminatorModelCompleted`, `ModelCompleted`. (MONAI names the last two of the
+    /// discriminator's, and never fires them in f32.)
+    ///
+    /// What is real is the label; in MONAI's trainer it is the image, which is the same for an
+    /// autoencoder, whose label is its image. Checkpoints hold the discriminator in a folder of its
+    /// own.
+    pub fn adversary<D: Network>(
+        mut self,
+        discriminator: D,
+        loss: impl AdversarialLoss + 'static,
+        options: AdversaryOptions,
+    ) -> Self {
+        self.adversary = Some(Box::new(move |optimizer, how| {
+            Ok(Box::new(Discriminating::new(discriminator, Box::new(loss), options, optimizer, how)?))
+        }));
         self
     }
 

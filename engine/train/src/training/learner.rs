@@ -110,6 +110,14 @@ impl<N: Network> Learner<N> {
         Ok(())
     }
 
+    /// Keeps the learning rate in proportion to that of a network that began with `first`.
+    pub fn follow(&mut self, learning_rate: f64, first: f64) {
+        if first > 0.0 {
+            // Exactly the same where both begin with the same.
+            self.learning_rate = learning_rate * (self.optimizer_config.lr() / first);
+        }
+    }
+
     /// Once per epoch the host looks at what the device decided.
     pub fn report_skipped_steps(&mut self) {
         if let Some((steps, scale)) = self.scaler.as_mut().map(DeviceScaler::news).filter(|(steps, _)| *steps > 0) {

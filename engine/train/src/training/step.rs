@@ -18,6 +18,7 @@ use crate::checkpoint::background::CheckpointWriter;
 use crate::checkpoint::trainer_files;
 use crate::evaluation::evaluators::Evaluators;
 use crate::evaluation::inference::{Outputs, infer_all};
+use crate::training::adversarial::adversary::Adversary;
 use crate::training::layer_statistics;
 use crate::training::learner::{Learner, check_learning_rate};
 use crate::training::trainer::TrainerOptions;
@@ -26,6 +27,8 @@ pub(crate) struct Training<N> {
     pub learner: Learner<N>,
     pub loss: Box<dyn Loss>,
     pub options: TrainerOptions,
+    /// The discriminator of adversarial training.
+    pub adversary: Option<Box<dyn Adversary>>,
     pub evaluators: Evaluators<N>,
     pub feed: Feed,
     writer: CheckpointWriter,
@@ -40,10 +43,17 @@ pub(crate) struct Training<N> {
 }
 
 impl<N: Network> Training<N> {
-    pub fn new(learner: Learner<N>, loss: Box<dyn Loss>, options: TrainerOptions, loader: Box<dyn Loader>) -> Self {
+    pub fn new(
+        learner: Learner<N>,
+        loss: Box<dyn Loss>,
+        adversary: Option<Box<dyn Adversary>>,
+        options: TrainerOptions,
+        loader: Box<dyn Loader>,
+    ) -> Self {
         Self {
             learner,
             loss,
+            adversary,
             options,
             evaluators: Evaluators::default(),
             feed: Feed::new(loader),
@@ -92,6 +102,41 @@ impl<N: Network> Training<N> {
     pub fn gather(&mut self, gradients: Gradients) -> Result<(), BoxError> {
         self.learner.gather(gradients, self.options.accumulate, &self.feed)
     }
+
+    /// The adversarial loss of the prediction.
+    fn judge(&mut self, engine: &mut Engine, outputs: &Outputs) -> Result<Option<Tensor<1>>, BoxError> {
+        engine.fire(Event::GeneratorForwardCompleted, self)?;
+        let (Some(adversary), Some(pred)) = (&mut self.adversary, outputs.all.first()) else { return Ok(None) };
+        let loss = adversary.judge(pred.clone(), engine.state(), &self.feed)?;
+        engine.fire(Event::GeneratorDiscriminatorForwardCompleted, self)?;
+        Ok(Some(loss))
+    }
+
+    /// The discriminator's step.
+    fn discriminate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
+        type Part = fn(&mut dyn Adversary, u64, &Feed) -> Result<(), BoxError>;
+        let parts: [(Part, &[Event]); 3] = [
+            (
+                |adversary, _, feed| adversary.compare(feed),
+                &[
+                    Event::DiscriminatorRealsForwardCompleted,
+                    Event::DiscriminatorFakesForwardCompleted,
+                    Event::DiscriminatorLossCompleted,
+                ],
+            ),
+            (|adversary, _, feed| adversary.backward(feed), &[Event::DiscriminatorBackwardCompleted]),
+            (|adversary, accumulate, feed| adversary.step(accumulate, feed), &[Event::DiscriminatorModelCompleted]),
+        ];
+        for (part, events) in parts {
+            if let Some(adversary) = self.adversary.as_deref_mut() {
+                part(adversary, self.options.accumulate, &self.feed)?;
+            }
+            for event in events {
+                engine.fire(*event, self)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<N: Network> Host for Training<N> {
@@ -107,7 +152,14 @@ impl<N: Network> Host for Training<N> {
                 Ok(*self.loss_value.insert(value))
             }
             "scale" => self.learner.scale(),
-            _ => Err(HostError::new(format!("no output `{name}`; there are: loss, scale"))),
+            "d_scale" if let Some(scale) = self.adversary.as_ref().and_then(|adversary| adversary.scale()) => Ok(scale),
+            _ => {
+                let known = self.adversary.as_ref().and_then(|adversary| adversary.losses().read(name));
+                known.unwrap_or_else(|| {
+                    let names = self.names(NamesOf::Outputs).join(", ");
+                    Err(HostError::new(format!("no output `{name}`; there are now: {names}")))
+                })
+            }
         }
     }
 
@@ -115,7 +167,14 @@ impl<N: Network> Host for Training<N> {
         match of {
             NamesOf::Outputs => {
                 let known = [("loss", self.loss_tensor.is_some()), ("scale", self.learner.scaler.is_some())];
-                known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
+                let mut names: Vec<String> =
+                    known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect();
+                if let Some(adversary) = &self.adversary {
+                    names.extend(adversary.losses().names().map(str::to_owned));
+                    names.extend(adversary.scale().map(|_| "d_scale".to_owned()));
+                    names.sort();
+                }
+                names
             }
             NamesOf::Tensors => self.feed.tensor_names(),
             NamesOf::Numbers => self.feed.facts().number_names(),
@@ -154,6 +213,9 @@ impl<N: Network> Host for Training<N> {
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
         check_learning_rate(learning_rate)?;
         self.learner.learning_rate = learning_rate;
+        if let Some(adversary) = &mut self.adversary {
+            adversary.follow(learning_rate, self.learner.optimizer_config.lr());
+        }
         Ok(())
     }
 
@@ -200,6 +262,9 @@ impl<N: Network> Workflow for Training<N> {
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
         self.epoch = state.epoch;
         (self.loss_tensor, self.loss_value, self.gradients) = (None, None, None);
+        if let Some(adversary) = &mut self.adversary {
+            adversary.next_iteration();
+        }
         let spatial_dims = self.learner.network()?.spatial_dims();
         let TrainerOptions { device, image_key, label_key, .. } = &self.options;
         self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key })
@@ -215,16 +280,35 @@ impl<N: Network> Workflow for Training<N> {
         }
         engine.fire(Event::ForwardCompleted, self)?;
 
-        let loss = self.compare(outputs)?;
+        let competes = self.adversary.as_ref().is_some_and(|adversary| adversary.takes_part(engine.state().epoch));
+        let adversarial = if competes { self.judge(engine, &outputs)? } else { None };
+        let mut loss = self.compare(outputs)?;
+        if let Some(adversary) = &mut self.adversary {
+            adversary.note_supervised(loss.clone().without_autodiff());
+        }
+        if let Some(adversarial) = adversarial {
+            engine.fire(Event::ReconstructionLossCompleted, self)?;
+            engine.fire(Event::GeneratorLossCompleted, self)?;
+            loss = loss + adversarial;
+        }
         self.loss_tensor = Some(loss.clone().without_autodiff());
         engine.fire(Event::LossCompleted, self)?;
 
         self.gradients = Some(self.backward(&loss)?);
+        if competes {
+            engine.fire(Event::GeneratorBackwardCompleted, self)?;
+        }
         engine.fire(Event::BackwardCompleted, self)?;
 
         // A second reference to them would make the optimizer copy what it can change in place.
         if let Some(gradients) = self.gradients.take() {
             self.gather(gradients)?;
+        }
+        if competes {
+            // Its graph is not needed by the discriminator's step.
+            drop(loss);
+            engine.fire(Event::GeneratorModelCompleted, self)?;
+            self.discriminate(engine)?;
         }
         engine.fire(Event::ModelCompleted, self)?;
         Ok(())
@@ -234,6 +318,9 @@ impl<N: Network> Workflow for Training<N> {
         self.epoch = state.epoch;
         // What a run that was terminated in mid-epoch left behind belongs to no step.
         self.learner.pending = None;
+        if let Some(adversary) = &mut self.adversary {
+            adversary.epoch_started();
+        }
         Ok(())
     }
 
@@ -242,7 +329,10 @@ impl<N: Network> Workflow for Training<N> {
         // The last batches of an epoch are stepped with, however few they are.
         self.learner.step(&self.feed)?;
         self.learner.report_skipped_steps();
-        Ok(())
+        match &mut self.adversary {
+            Some(adversary) => adversary.epoch_completed(state, &self.feed),
+            None => Ok(()),
+        }
     }
 
     fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {

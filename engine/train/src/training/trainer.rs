@@ -105,6 +105,12 @@ pub enum TrainerError {
     /// A discriminator that never learns.
     #[error("d_train_steps is 0: the discriminator takes at least 1 step for each of the generator")]
     DiscriminatorSteps,
+    /// A factor of the adversarial loss that is no factor.
+    #[error("the adversarial loss has the weight {weight}; expected a number of 0 or more")]
+    AdversarialWeight {
+        /// What was asked for.
+        weight: f64,
+    },
     /// Latent numbers of no shape.
     #[error("latent_shape is {shape:?}; expected one to four numbers of at least 1")]
     LatentShape {
@@ -138,10 +144,13 @@ pub enum TrainerError {
 /// network's own loss ([`Network::forward_with_loss`]) is added. An inferer that calls the network
 /// several times for a batch returns only the main output.
 ///
+/// With a discriminator ([`TrainerBuilder::adversary`]) it is MONAI's `AdversarialTrainer`.
+///
 /// Nothing is read back from the device unless a handler asks (`cx.host.output("loss")`), once per
 /// iteration at most, and in fp16 once per epoch, to report how many steps were skipped. Handlers
 /// are added to [`engine_mut`](Self::engine_mut). Evaluators are added by name; a handler runs one
 /// with `cx.host.run("validation")`.
+#[doc(alias = "AdversarialTrainer")]
 pub struct SupervisedTrainer<N> {
     engine: Engine,
     work: Training<N>,
@@ -174,13 +183,14 @@ impl<N: Network> SupervisedTrainer<N> {
             optimizer: optimizer.into(),
             loader: Box::new(loader),
             options: TrainerOptions::new(&device),
+            adversary: None,
             evaluators: Vec::new(),
             handlers: Vec::new(),
         }
     }
 
     pub(crate) fn from_builder(builder: TrainerBuilder<N>) -> Result<Self, TrainerError> {
-        let TrainerBuilder { network, loss, optimizer, loader, options, evaluators, handlers } = builder;
+        let TrainerBuilder { network, loss, optimizer, loader, options, adversary, evaluators, handlers } = builder;
         let TrainerOptions { rank, world_size, .. } = options;
         if (rank, world_size) != (0, 1) {
             return Err(TrainerError::Distributed { rank, world_size });
@@ -190,11 +200,12 @@ impl<N: Network> SupervisedTrainer<N> {
         }
         let TrainerOptions { device, precision, clip, .. } = &options;
         let how = Learning { device, precision: *precision, clip: *clip };
+        let adversary = adversary.map(|make| make(&optimizer, &how)).transpose()?;
         let learner = Learner::new(network, optimizer, &how)?;
         let mut engine = Engine::new(options.name.clone());
         let state = engine.state_mut();
         (state.seed, state.rank, state.world_size) = (options.seed, rank, world_size);
-        let work = Training::new(learner, loss, options, loader);
+        let work = Training::new(learner, loss, adversary, options, loader);
         let mut trainer = Self { engine, work };
         for (name, evaluator) in evaluators {
             trainer.work.evaluators.insert(&mut trainer.engine, name, evaluator);

@@ -1,15 +1,22 @@
 //! What two networks that compete want: [`AdversarialLoss`].
 
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use hearth_nn::losses::{LossError, PatchAdversarialLoss};
+use hearth_nn::networks::Network;
 
 /// What the discriminator says of images `[b, c, x, y, z]`, at one scale or several: its main
 /// output, and those behind it.
 pub type Judge<'a> = dyn Fn(Tensor<5>) -> Vec<Tensor<5>> + 'a;
 
+/// What this discriminator says, in f32.
+pub(crate) fn judgements<D: Network>(network: &D) -> impl Fn(Tensor<5>) -> Vec<Tensor<5>> + '_ {
+    // What stands before the main output are features; what stands behind it are other scales.
+    |x| network.forward_all(x).into_iter().skip(network.main_output()).map(|y| y.cast(DType::F32)).collect()
+}
+
 /// The losses of generator and discriminator; both ask the discriminator by `judge`. More than one
 /// value is averaged.
-pub trait AdversarialLoss: Send {
+pub trait AdversarialLoss: Send + Sync {
     /// What the generator makes smaller (MONAI's `g_loss_function`), `[1]`.
     ///
     /// # Errors

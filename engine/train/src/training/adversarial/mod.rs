@@ -1,8 +1,10 @@
-//! Adversarial training: a generator makes images from latent numbers, a discriminator tells them
-//! from real ones.
+//! Adversarial training: a discriminator tells what a network makes from what is real. The network
+//! makes images from latent numbers, or predicts in supervised training.
 
+pub(crate) mod adversary;
 pub(crate) mod builder;
 pub(crate) mod latents;
 pub(crate) mod loss;
+pub(crate) mod losses;
 pub(crate) mod step;
 pub(crate) mod trainer;

@@ -16,39 +16,23 @@ use crate::checkpoint::background::CheckpointWriter;
 use crate::checkpoint::gan_files;
 use crate::evaluation::evaluators::Evaluators;
 use crate::training::adversarial::latents::Latents;
-use crate::training::adversarial::loss::{AdversarialLoss, Judge};
+use crate::training::adversarial::loss::{AdversarialLoss, Judge, judgements};
+use crate::training::adversarial::losses::EpochLosses;
 use crate::training::adversarial::trainer::GanOptions;
 use crate::training::layer_statistics;
 use crate::training::learner::{Learner, check_learning_rate};
-use crate::training::step::read_back;
-
-/// The losses of both networks, `[1]` each, on the device.
-#[derive(Clone)]
-pub(crate) struct Losses {
-    pub generator: Tensor<1>,
-    pub discriminator: Tensor<1>,
-}
-
-impl Losses {
-    fn plus(self, other: Self) -> Self {
-        let (generator, discriminator) = (self.generator + other.generator, self.discriminator + other.discriminator);
-        Self { generator, discriminator }
-    }
-}
 
 pub(crate) struct Adversarial<G, D> {
     pub generator: Learner<G>,
     pub discriminator: Learner<D>,
     pub options: GanOptions,
     pub evaluators: Evaluators<G>,
-    /// The sum over the iterations of the present epoch, and how many there were.
-    pub so_far: Option<(Losses, u64)>,
+    /// `g_loss` and `d_loss`.
+    pub losses: EpochLosses,
     loss: Box<dyn AdversarialLoss>,
     latents: Latents,
     feed: Feed,
     writer: CheckpointWriter,
-    /// Of the present iteration.
-    losses: Option<Losses>,
     /// The epoch as of the last fetch.
     epoch: u64,
 }
@@ -67,12 +51,11 @@ impl<G: Network, D: Network> Adversarial<G, D> {
             discriminator,
             options,
             evaluators: Evaluators::default(),
-            so_far: None,
+            losses: EpochLosses::default(),
             loss,
             latents,
             feed: Feed::new(loader),
             writer: CheckpointWriter::default(),
-            losses: None,
             epoch: 0,
         }
     }
@@ -93,12 +76,7 @@ impl<G: Network, D: Network> Adversarial<G, D> {
     /// What the discriminator says of images, given to a loss; its mean, `[1]`.
     fn judged(&self, loss: impl FnOnce(&Judge<'_>) -> Result<Tensor<1>, LossError>) -> Result<Tensor<1>, BoxError> {
         let network = self.discriminator.network()?;
-        // What stands before the main output are features; what stands behind it are other scales.
-        let judge = |x: Tensor<5>| {
-            let outputs = network.forward_all(x).into_iter().skip(network.main_output());
-            outputs.map(|y| y.cast(DType::F32)).collect()
-        };
-        Ok(loss(&judge).map_err(|e| self.feed.part("the loss", e))?.mean())
+        Ok(loss(&judgements(network)).map_err(|e| self.feed.part("the loss", e))?.mean())
     }
 
     /// Fails where the discriminator does not take the images, or where generated ones are not as
@@ -118,17 +96,15 @@ impl<G: Network, D: Network> Adversarial<G, D> {
         }
         Ok(())
     }
-
-    fn known(&self) -> Result<&Losses, HostError> {
-        self.losses.as_ref().ok_or_else(|| HostError::new("there is no loss before `iteration_completed`"))
-    }
 }
 
 impl<G: Network, D: Network> Host for Adversarial<G, D> {
     fn output(&mut self, name: &str) -> Result<f64, HostError> {
         match name {
-            "g_loss" | "loss" => read_back(self.known()?.generator.clone(), "the generator's loss"),
-            "d_loss" => read_back(self.known()?.discriminator.clone(), "the discriminator's loss"),
+            "g_loss" | "loss" | "d_loss" => {
+                let loss = self.losses.read(if name == "loss" { "g_loss" } else { name });
+                loss.unwrap_or_else(|| Err(HostError::new("there is no loss before `iteration_completed`")))
+            }
             "scale" => self.generator.scale(),
             "d_scale" => self.discriminator.scale(),
             _ => Err(HostError::new(format!("no output `{name}`; there are: d_loss, d_scale, g_loss, loss, scale"))),
@@ -138,7 +114,7 @@ impl<G: Network, D: Network> Host for Adversarial<G, D> {
     fn names(&self, of: NamesOf) -> Vec<String> {
         match of {
             NamesOf::Outputs => {
-                let (losses, scales) = (self.losses.is_some(), self.generator.scaler.is_some());
+                let (losses, scales) = (self.losses.names().next().is_some(), self.generator.scaler.is_some());
                 let known =
                     [("d_loss", losses), ("d_scale", scales), ("g_loss", losses), ("loss", losses), ("scale", scales)];
                 known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
@@ -183,11 +159,7 @@ impl<G: Network, D: Network> Host for Adversarial<G, D> {
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
         check_learning_rate(learning_rate)?;
         self.generator.learning_rate = learning_rate;
-        let [first, second] = [self.generator.optimizer_config.lr(), self.discriminator.optimizer_config.lr()];
-        if first > 0.0 {
-            // Exactly the same where both begin with the same.
-            self.discriminator.learning_rate = learning_rate * (second / first);
-        }
+        self.discriminator.follow(learning_rate, self.generator.optimizer_config.lr());
         Ok(())
     }
 
@@ -232,7 +204,7 @@ impl<G: Network, D: Network> Workflow for Adversarial<G, D> {
 
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
         self.epoch = state.epoch;
-        self.losses = None;
+        self.losses.next_iteration();
         let spatial_dims = self.discriminator.network()?.spatial_dims();
         let GanOptions { device, image_key, .. } = &self.options;
         self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key: "label" })
@@ -274,29 +246,21 @@ impl<G: Network, D: Network> Workflow for Adversarial<G, D> {
 
         self.feed.insert("fakes", fakes)?;
         self.feed.insert("latents", latents)?;
-        let discriminator = d_loss.unwrap_or_else(|| generator.zeros_like());
-        let losses = Losses { generator, discriminator };
-        self.so_far = Some(match self.so_far.take() {
-            Some((sum, iterations)) => (sum.plus(losses.clone()), iterations + 1),
-            None => (losses.clone(), 1),
-        });
-        self.losses = Some(losses);
+        let d_loss = d_loss.unwrap_or_else(|| generator.zeros_like());
+        self.losses.note("g_loss", generator);
+        self.losses.note("d_loss", d_loss);
         Ok(())
     }
 
     fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
-        self.so_far = None;
+        self.losses.next_epoch();
         Ok(())
     }
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.epoch = state.epoch;
-        if let Some((sum, iterations)) = self.so_far.take() {
-            let mean = |loss: Tensor<1>, what| Ok::<_, HostError>(read_back(loss, what)? / iterations as f64);
-            state.observe("g_loss", mean(sum.generator, "the generator's loss")?);
-            state.observe("d_loss", mean(sum.discriminator, "the discriminator's loss")?);
-        }
+        self.losses.finish(state)?;
         self.generator.report_skipped_steps();
         self.discriminator.report_skipped_steps();
         Ok(())

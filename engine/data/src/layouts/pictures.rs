@@ -1,0 +1,90 @@
+//! A folder of pictures.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CaseList, Layout, Target, Wants, title, wrong};
+use crate::{DataError, Item};
+
+/// A folder whose pictures (`.png`, `.jpg`, `.jpeg`, `.bmp`) are a case each, in the order of their
+/// names: MedNIST's folders, for example. There is no target, so this is for `Generation`; labels
+/// need a table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pictures {}
+
+/// Suffixes of pictures, in lower case.
+const SUFFIXES: [&str; 4] = ["png", "jpg", "jpeg", "bmp"];
+
+fn is_picture(path: &Path) -> bool {
+    let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+    let suffix = path.extension().map(|suffix| suffix.to_string_lossy().to_lowercase());
+    !hidden && suffix.is_some_and(|suffix| SUFFIXES.contains(&suffix.as_str())) && path.is_file()
+}
+
+fn pictures(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.as_ref().map_or(true, |path| is_picture(path))).collect::<std::io::Result<_>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+impl Layout for Pictures {
+    fn fits(&self, path: &Path) -> bool {
+        std::fs::read_dir(path).is_ok_and(|entries| entries.flatten().any(|entry| is_picture(&entry.path())))
+    }
+
+    fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
+        if wants.target != Target::Nothing {
+            let what = "a folder of pictures says nothing of their labels: give a table (.csv) with the columns image and label";
+            return Err(wrong(path, what.to_owned()));
+        }
+        if let Some(name) = wants.images.first() {
+            return Err(wrong(
+                path,
+                format!("data.images asks for {name:?}, but a picture is a case of its own: leave it out"),
+            ));
+        }
+        let found = pictures(path).map_err(|error| wrong(path, error.to_string()))?;
+        if found.is_empty() {
+            return Err(wrong(
+                path,
+                format!("no pictures in this folder; expected files ending in .{}", SUFFIXES.join(", .")),
+            ));
+        }
+        let case = |file: &PathBuf| {
+            let name = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            Item::new(name).with("image", file)
+        };
+        let labelled = found.iter().map(case).collect();
+        Ok(CaseList { name: title(path), labelled, ..CaseList::default() })
+    }
+}
+
+hearth_registry::entry!(dyn Layout => Pictures, paper: "", example: "");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_cases_in_the_order_of_their_names_and_other_files_are_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["b.PNG", "a.jpeg", ".hidden.png", "notes.txt"] {
+            std::fs::write(folder.path().join(name), b"").expect("written");
+        }
+        let layout = Pictures::default();
+        assert!(layout.fits(folder.path()));
+        let cases = layout.read(folder.path(), &Wants::default()).expect("cases").labelled;
+        assert_eq!(cases.iter().map(|case| case.case.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        let labels = Wants { target: Target::label(), ..Wants::default() };
+        let error = layout.read(folder.path(), &labels).expect_err("no labels").to_string();
+        assert!(error.contains("table"), "{error}");
+        let empty = tempfile::tempdir().expect("a folder");
+        assert!(!layout.fits(empty.path()));
+        assert!(layout.read(empty.path(), &Wants::default()).expect_err("empty").to_string().contains(".png"));
+    }
+}

@@ -1,0 +1,97 @@
+//! The losses of networks that compete, each under its name: [`EpochLosses`].
+
+use std::collections::BTreeMap;
+
+use burn::tensor::{Device, Tensor};
+use hearth_engine::{BoxError, HostError, State};
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::{Checkpoint, CheckpointError, Files};
+use crate::training::step::read_back;
+
+/// Their file in a checkpoint, where the epoch is not over.
+const FILE: &str = "losses.json";
+
+/// The losses of the present iteration, and their sums over the epoch so far. Values stay on the
+/// device until somebody asks.
+#[derive(Clone, Default)]
+pub(crate) struct EpochLosses {
+    now: BTreeMap<String, Tensor<1>>,
+    sums: BTreeMap<String, (Tensor<1>, u64)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SumJson {
+    /// As text: a JSON number may come back with another last digit and cannot be NaN.
+    sum: String,
+    iterations: u64,
+}
+
+impl EpochLosses {
+    /// Forgets the losses of the iteration before.
+    pub fn next_iteration(&mut self) {
+        self.now.clear();
+    }
+
+    /// Forgets everything.
+    pub fn next_epoch(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Notes a loss, `[1]`, of the present iteration.
+    pub fn note(&mut self, name: &str, loss: Tensor<1>) {
+        let sum = match self.sums.remove(name) {
+            Some((sum, iterations)) => (sum + loss.clone(), iterations + 1),
+            None => (loss.clone(), 1),
+        };
+        self.sums.insert(name.to_owned(), sum);
+        self.now.insert(name.to_owned(), loss);
+    }
+
+    /// The names of the losses that the present iteration has.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.now.keys().map(String::as_str)
+    }
+
+    /// A loss of the present iteration, read back, where it has one of this name.
+    pub fn read(&self, name: &str) -> Option<Result<f64, HostError>> {
+        self.now.get(name).map(|loss| read_back(loss.clone(), name))
+    }
+
+    /// Makes the means over the epoch metrics of the state.
+    pub fn finish(&mut self, state: &mut State) -> Result<(), HostError> {
+        for (name, (sum, iterations)) in std::mem::take(&mut self.sums) {
+            state.observe(&name, read_back(sum, &name)? / iterations as f64);
+        }
+        Ok(())
+    }
+
+    /// Adds the sums to a checkpoint.
+    pub fn collect(&self, files: &mut Files) -> Result<(), BoxError> {
+        if self.sums.is_empty() {
+            return Ok(());
+        }
+        let json = self.sums.iter().map(|(name, (sum, iterations))| {
+            let sum = read_back(sum.clone(), name)?.to_string();
+            Ok((name, SumJson { sum, iterations: *iterations }))
+        });
+        let json: BTreeMap<_, _> = json.collect::<Result<_, HostError>>()?;
+        files.insert(FILE.into(), serde_json::to_vec_pretty(&json)?);
+        Ok(())
+    }
+
+    /// The sums that a checkpoint holds.
+    pub fn from_checkpoint(checkpoint: &Checkpoint, device: &Device) -> Result<Self, BoxError> {
+        if !checkpoint.has(FILE) {
+            return Ok(Self::default());
+        }
+        let mismatch = |why: String| CheckpointError::Mismatch { path: checkpoint.path.clone(), part: FILE, why };
+        let json: BTreeMap<String, SumJson> = serde_json::from_slice(&checkpoint.file(FILE)?)
+            .map_err(|error| mismatch(format!("it does not parse: {error}")))?;
+        let sums = json.into_iter().map(|(name, SumJson { sum, iterations })| {
+            let number: f32 = sum.parse().map_err(|_| mismatch(format!("the loss `{sum}` is no number")))?;
+            Ok((name, (Tensor::<1>::from_floats([number], device), iterations)))
+        });
+        Ok(Self { now: BTreeMap::new(), sums: sums.collect::<Result<_, CheckpointError>>()? })
+    }
+}
