@@ -84,6 +84,120 @@ fn recipe(folder: &Path, name: &str, text_of: &str) -> String {
     text(&path)
 }
 
+/// A segmentation with a discriminator that sees image and map.
+const SEGMENTATION: &str = r#"title = "adversarial"
+labels = ["background", "spleen"]
+transforms = [
+    { name = "LoadImage", keys = ["image", "label"] },
+    { name = "EnsureChannelFirst", keys = ["image", "label"] },
+    { name = "ScaleIntensityRange", keys = ["image"], a_min = -57.0, a_max = 164.0, b_min = 0.0, b_max = 1.0, clip = true },
+    { name = "RandCropByPosNegLabel", keys = ["image", "label"], label_key = "label", spatial_size = [16, 16, 16], num_samples = 2 },
+]
+[task]
+name = "Segmentation"
+[data]
+validation = { last = 1 }
+[network]
+name = "UNet"
+spatial_dims = 3
+in_channels = 1
+out_channels = 2
+channels = [4, 8]
+strides = [2]
+[discriminator]
+name = "PatchDiscriminator"
+spatial_dims = 3
+in_channels = 3
+channels = 4
+num_layers_d = 1
+[adversarial]
+weight = 0.1
+warmup_epochs = 1
+condition = true
+[loss]
+name = "DiceLoss"
+to_onehot_y = true
+softmax = true
+[optimizer]
+name = "Adam"
+lr = 1e-3
+[training]
+epochs = 4
+[inferer]
+name = "SlidingWindowInferer"
+roi_size = [16, 16, 16]
+"#;
+
+#[test]
+fn a_discriminator_beside_a_segmentation_is_trained_resumed_and_left_out_of_predictions() {
+    plugins_are_built();
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = text(&phantom(dir.path(), 4));
+    let path = recipe(dir.path(), "adversarial.toml", SEGMENTATION);
+    let train = |out: &str, epochs: &str, more: &[&str]| {
+        let out = dir.path().join(out);
+        let own = ["--data", &data, "--out", &text(&out), "--epochs", epochs, "--device", "cpu"];
+        succeed(&[&["train"], more, &own].concat());
+        out
+    };
+    let shown = succeed(&["train", &path, "--data", &data, "--dry-run", "--device", "cpu"]);
+    assert!(shown.contains("discriminator") && shown.contains("judges what the network makes"), "{shown}");
+    let whole = train("whole", "4", &[&path]);
+    let log = fs::read_to_string(whole.join("metrics.csv")).expect("a log");
+    let rows: Vec<Vec<&str>> = log.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|head| *head == name).unwrap_or_else(|| panic!("{name}: {log}"));
+    let [own, judged, judging] = ["reconstruction_loss", "generator_loss", "discriminator_loss"].map(column);
+    let number = |row: usize, column: usize| rows[row].get(column).and_then(|text| text.parse::<f64>().ok());
+    // The first epoch is without the discriminator.
+    assert!(number(1, own).is_some() && number(1, judged).is_none() && number(1, judging).is_none(), "{log}");
+    assert!((2..=4).all(|row| [own, judged, judging].iter().all(|column| number(row, *column).is_some())), "{log}");
+
+    train("parts", "2", &[&path]);
+    let parts = train("parts", "4", &["--resume"]);
+    for file in ["network.safetensors", "discriminator/network.safetensors", "discriminator/optimizer.safetensors"] {
+        let last = |run: &Path| {
+            let checkpoint = hearth_train::checkpoint::newest(&run.join("checkpoints")).expect("a checkpoint");
+            checkpoint.file(file).expect("there")
+        };
+        assert!(last(&whole) == last(&parts), "{file} differs");
+    }
+    let found = succeed(&["evaluate", &text(&whole), "--data", &data, "--device", "cpu"]);
+    assert!(found.contains("spleen"), "{found}");
+
+    let refuse = |from: &str, to: &str, words: &[&str]| {
+        assert!(SEGMENTATION.contains(from), "{from}");
+        let path = recipe(dir.path(), "wrong.toml", &SEGMENTATION.replacen(from, to, 1));
+        fail(&["train", &path, "--data", &data, "--dry-run", "--device", "cpu"], 1, words);
+    };
+    refuse(
+        "in_channels = 3",
+        "in_channels = 2",
+        &["discriminator.in_channels", "1 of the image and 2 of a prediction"],
+    );
+    refuse("condition = true", "", &["discriminator.in_channels", "shown 2 of a prediction"]);
+    refuse("weight = 0.1", "weight = -1.0", &["adversarial.weight", "0 or more"]);
+    refuse("weight = 0.1", "d_train_steps = 2", &["adversarial.d_train_steps", "Generation"]);
+    refuse("[loss]\nname", "[other]\nname", &["other"]);
+    let discriminator = &SEGMENTATION
+        [SEGMENTATION.find("[discriminator]").expect("there")..SEGMENTATION.find("[adversarial]").expect("there")];
+    refuse(discriminator, "", &["add [discriminator]"]);
+}
+
+#[test]
+fn a_folder_of_pictures_is_a_data_set() {
+    plugins_are_built();
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = text(&dir.path().join("hands"));
+    succeed(&["data", "phantom", "hands", "--cases", "6", "--size", "16", "--out", &data]);
+    let path = recipe(dir.path(), "hands.toml", &RECIPE.replace("epochs = 150", "epochs = 1"));
+    let shown = succeed(&["train", &path, "--data", &data, "--dry-run", "--device", "cpu"]);
+    assert!(shown.contains("6 cases train, 0 validate"), "{shown}");
+    // Where labels are wanted, it says what has them.
+    let path = recipe(dir.path(), "segmentation.toml", SEGMENTATION);
+    let out = text(&dir.path().join("run"));
+    fail(&["train", &path, "--data", &data, "--out", &out, "--device", "cpu"], 1, &["folder of pictures", "table"]);
+}
+
 /// Mean and deviation of the intensities, and the part of an image that is disc.
 fn looks(files: impl Iterator<Item = PathBuf>) -> [f64; 3] {
     let values: Vec<f64> =
@@ -229,7 +343,8 @@ fn what_does_not_go_together_is_refused_at_its_key() {
     let discriminator =
         &RECIPE[RECIPE.find("[discriminator]").expect("there")..RECIPE.find("[adversarial]").expect("there")];
     refuse(discriminator, "", &["discriminator", "add [discriminator]"]);
-    refuse("name = \"Generation\"", "name = \"Reconstruction\"", &["discriminator"]);
+    refuse("name = \"Generation\"", "name = \"Reconstruction\"", &["[loss]"]);
+    refuse("[adversarial]", "[adversarial]\nweight = 0.1", &["adversarial.weight", "leave it out"]);
 
     // No image at all.
     let empty = dir.path().join("empty.csv");

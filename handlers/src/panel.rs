@@ -133,3 +133,23 @@ impl Panel {
         Ok(Some((u32::try_from(width)?, u32::try_from(height)?, canvas.png()?)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_as_wide_as_the_widest_and_keep_their_gaps() {
+        let mut panel = Panel::default();
+        assert!(panel.png().expect("nothing").is_none());
+        let slice = || Slice { width: 3, height: 2, channels: vec![vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]] };
+        panel.add(slice(), false);
+        panel.add(slice(), false);
+        panel.next_row();
+        panel.add(slice(), false);
+        // A row that nothing is added to takes no room.
+        panel.next_row();
+        let (width, height, _) = panel.png().expect("a picture").expect("some");
+        assert_eq!((width, height), (3 + 2 + 3, 2 + 2 + 2));
+    }
+}

@@ -78,7 +78,7 @@ impl App {
                     phantom::lung(data, 24, &options)
                         .while_doing(|| format!("cannot make the volumes in {}", data.display()))
                 },
-                network: "SegResNet",
+                network: "UNet",
                 class: "GTV-1",
                 least: 0.8,
                 next: "hearth train lung --data NSCLC-Radiomics --out runs/lung",
