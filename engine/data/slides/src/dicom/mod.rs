@@ -14,8 +14,7 @@ mod syntax;
 
 pub(crate) use header::Header;
 pub(crate) use matrix::Matrix;
-pub(crate) use meta::is_dicom;
-pub(crate) use series::Series;
+pub(crate) use series::{Series, reads_as_dicom};
 pub use series::{dicom_slides, is_dicom_slide};
 
 /// VL Whole Slide Microscopy Image Storage.

@@ -111,6 +111,13 @@ fn associated_name(role: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a file is to be read as DICOM. The bytes before `DICM` may be the header of a TIFF: of
+/// such files whole slides are read as DICOM, whose other levels are known.
+pub(crate) fn reads_as_dicom(source: &Source) -> bool {
+    let tiff = || source.read(0, 2, "the header").is_ok_and(|start| start == b"II" || start == b"MM");
+    meta::is_dicom(source) && (!tiff() || is_whole_slide(source).unwrap_or(false))
+}
+
 /// Whether a file is a whole-slide image; errors are those of a damaged DICOM file.
 fn is_whole_slide(source: &Source) -> Result<bool, Fault> {
     if !meta::is_dicom(source) {
@@ -364,8 +371,8 @@ pub fn is_dicom_slide(path: impl AsRef<Path>) -> bool {
     path.is_file() && is_slide(path)
 }
 
-/// The DICOM slides of a folder, each as a path that [`Slide::open`](crate::Slide::open) takes: the
-/// folder itself where it holds one slide, else a file of each, that of its largest level.
+/// The DICOM slides of a folder, sorted: of each the file of its largest level, which
+/// [`Slide::open`](crate::Slide::open) opens with the others.
 ///
 /// # Errors
 /// The folder cannot be listed, or a whole-slide image in it is damaged.
@@ -381,5 +388,5 @@ pub fn dicom_slides(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, SlideError
     }
     let mut paths: Vec<PathBuf> = slides.into_values().map(|file| file.path.clone()).collect();
     paths.sort();
-    Ok(if paths.len() == 1 { vec![folder.to_owned()] } else { paths })
+    Ok(paths)
 }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use resolution::{RESOLUTION_TOLERANCE, Resolution};
 
 use crate::cache::TileCache;
-use crate::dicom::is_dicom;
+use crate::dicom::reads_as_dicom;
 use crate::error::{Fault, SlideError};
 use crate::limits::Limits;
 use crate::raster::Raster;
@@ -152,9 +152,9 @@ impl Slide {
                 openslide::open(path, options, Arc::clone(&counts))
             }
             #[cfg(not(feature = "openslide"))]
-            Err(Fault::NotTiff(what)) => {
-                Err(Fault::NotTiff(format!("{what}; slides that are not TIFFs require the feature `openslide`")))
-            }
+            Err(Fault::NotTiff(what)) if !path.is_dir() => Err(Fault::NotTiff(format!(
+                "{what}; slides that are neither TIFF nor DICOM require the feature `openslide`"
+            ))),
             other => other,
         };
         Ok(Self::new(path, opened.map_err(|fault| fault.of(path))?, options, counts))
@@ -164,7 +164,7 @@ impl Slide {
     pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>, options: &SlideOptions) -> Result<Self, SlideError> {
         let (path, counts) = (name.as_ref(), Arc::new(Counts::default()));
         let source = Source::Bytes(bytes);
-        let opened = match is_dicom_only(&source) {
+        let opened = match reads_as_dicom(&source) {
             true => dicom::of_source(source, options, Arc::clone(&counts)),
             false => TiffPixels::open(source, options, Arc::clone(&counts)),
         };
@@ -286,13 +286,6 @@ impl Slide {
     }
 }
 
-/// Whether a file is DICOM, and not a TIFF as well: the first bytes of a DICOM file may be a TIFF's,
-/// which has the whole pyramid.
-fn is_dicom_only(source: &Source) -> bool {
-    let start = source.read(0, 2, "the header").unwrap_or_default();
-    is_dicom(source) && start != b"II" && start != b"MM"
-}
-
 /// Opens a slide of a format that is read here.
 fn open_own(path: &Path, options: &SlideOptions, counts: &Arc<Counts>) -> Result<Opened, Fault> {
     let counts = Arc::clone(counts);
@@ -300,7 +293,7 @@ fn open_own(path: &Path, options: &SlideOptions, counts: &Arc<Counts>) -> Result
         return dicom::open(path, options, counts);
     }
     let source = Source::open(path)?;
-    if is_dicom_only(&source) { dicom::open(path, options, counts) } else { TiffPixels::open(source, options, counts) }
+    if reads_as_dicom(&source) { dicom::open(path, options, counts) } else { TiffPixels::open(source, options, counts) }
 }
 
 impl fmt::Debug for Slide {
