@@ -15,7 +15,7 @@ pub enum SlideError {
         /// Why.
         source: io::Error,
     },
-    /// The file is not TIFF.
+    /// The file is neither TIFF nor DICOM, or the folder holds no slide.
     #[error("{path}: {what}")]
     NotTiff {
         /// The file.

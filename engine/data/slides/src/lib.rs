@@ -1,6 +1,6 @@
-//! Whole-slide images (pathology) and other TIFFs, without a native library.
+//! Whole-slide images (pathology), as TIFFs and as DICOM, and other TIFFs, without a native library.
 //!
-//! [`Slide`] opens a pyramid of tiled pages and reads regions of it: only the tiles that a region
+//! [`Slide`] opens a pyramid of tiled pages, or of DICOM instances, and reads regions of it: only the tiles that a region
 //! touches are decoded, in parallel, and cached in a [`TileCache`] with a bound in bytes that all
 //! slides share. Any number of threads may read at once; reads give their own offset in the file,
 //! so there is no shared position to lock.
@@ -18,6 +18,7 @@
 mod annotations;
 mod cache;
 mod codec;
+mod dicom;
 mod error;
 mod limits;
 mod pixels;
@@ -31,6 +32,7 @@ mod write;
 
 pub use annotations::{Annotations, Area, EXCLUDED, Feature, Geometry, Pick, Point, Shape, contours, geojson};
 pub use cache::TileCache;
+pub use dicom::{dicom_slides, is_dicom_slide};
 pub use error::SlideError;
 pub use limits::Limits;
 pub use raster::{Color, Raster, SampleType, Samples};

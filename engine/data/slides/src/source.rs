@@ -1,7 +1,7 @@
 //! Bytes that any number of threads can read at once: no shared position, no lock.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::Fault;
@@ -49,6 +49,45 @@ impl Source {
             // `end` lies within a vector, so the offsets fit `usize`.
             Source::Bytes(bytes) => Ok(bytes[offset as usize..][..size].to_vec()),
         }
+    }
+}
+
+/// Reads a [`Source`] from front to back, for parsers that need a position. It has a position of its
+/// own, so any number of them may read one source.
+pub(crate) struct Cursor<'a> {
+    source: &'a Source,
+    at: u64,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(source: &'a Source, at: u64) -> Self {
+        Cursor { source, at }
+    }
+}
+
+impl Read for Cursor<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let len = (out.len() as u64).min(self.source.len().saturating_sub(self.at)) as usize;
+        match self.source {
+            Source::File { file, .. } => read_exact_at(file, &mut out[..len], self.at)?,
+            // With `len` above 0 the position lies within the vector.
+            Source::Bytes(bytes) if len > 0 => out[..len].copy_from_slice(&bytes[self.at as usize..][..len]),
+            Source::Bytes(_) => {}
+        }
+        self.at += len as u64;
+        Ok(len)
+    }
+}
+
+impl Seek for Cursor<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.source.len().checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(self.at)
     }
 }
 

@@ -247,7 +247,7 @@ fn damaged_real_files_are_errors_or_images() {
         std::path::PathBuf::from,
     );
     let mut files = Vec::new();
-    for folder in ["wsi", "wsi/tiff_generic", "wsi/derived"] {
+    for folder in ["wsi", "wsi/tiff_generic", "wsi/derived", "wsi/dicom"] {
         for entry in std::fs::read_dir(root.join(folder)).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_file() {

@@ -324,3 +324,61 @@ fn tissue_is_monais_foreground() {
         }
     }
 }
+
+/// Frames of DICOM slides as pydicom 3.0.2 decodes them: all, in their order.
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn frames_of_dicom_slides_are_pydicoms() {
+    let text = std::fs::read_to_string(real_data().join("expected.json")).expect("expected.json");
+    let all: serde_json::Map<String, Value> = serde_json::from_str(&text).expect("JSON");
+    for name in ["sm_image", "sm_image_control"] {
+        let name = format!("wsi/dicom/{name}.dcm");
+        let slide = Slide::open(real_data().join(&name)).expect("a slide");
+        assert_eq!((slide.vendor(), slide.dimensions(), slide.levels().len()), ("dicom", (50, 50), 1), "{name}");
+        let mpp = slide.mpp().expect("a resolution");
+        assert!(mpp.iter().all(|mpp| (mpp - 0.499).abs() < 1e-9), "{name}: {mpp:?}");
+        let mut digest = Sha256::new();
+        for (x, y) in (0..50).step_by(10).flat_map(|y| (0..50).step_by(10).map(move |x| (x, y))) {
+            let frame = slide.read_region(0, x, y, 10, 10).expect("a frame");
+            digest.update(frame.as_u8().expect("8 bits"));
+        }
+        let digest: String = digest.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(digest, all[&name]["pixel_sha256"], "{name}");
+    }
+    // A thumbnail of the same series is not a level.
+    for name in ["boxes_0.dcm", "boxes_1.dcm"] {
+        let slide = Slide::open(real_data().join("wsi/dicom").join(name)).expect("a slide");
+        assert_eq!((slide.dimensions(), slide.levels().len()), ((16, 16), 1));
+        assert_eq!((slide.objective_power(), slide.associated_names()), (Some(20.0), &["thumbnail".to_owned()][..]));
+        // JPEG of RGB, as pydicom with Pillow decodes it.
+        let level = slide.read_region(0, 0, 0, 16, 16).expect("the level");
+        for (x, y, wanted) in [
+            (0, 0, [245.0, 243.0, 252.0]),
+            (15, 15, [234.0, 238.0, 248.0]),
+            (7, 3, [228.0, 234.0, 216.0]),
+            (10, 9, [191.0, 171.0, 202.0]),
+        ] {
+            let got = level.pixel(x, y);
+            assert!(
+                got.iter().zip(wanted).all(|(g, w)| (g - w).abs() <= 1.0),
+                "{got:?} at {x}, {y}, expected {wanted:?}"
+            );
+        }
+        assert!((mean(&level) - 236.304_687_5).abs() < 0.1, "{}", mean(&level));
+        let thumbnail = slide.read_associated("thumbnail").expect("a thumbnail");
+        assert_eq!(sha256(&thumbnail, false), all["wsi/dicom/boxes_1.dcm"]["pixel_sha256"]);
+    }
+}
+
+#[test]
+#[ignore = "needs the folder of real files (HEARTH_REAL_DATA)"]
+fn dicom_files_that_are_no_slide_say_so() {
+    let message = |name: &str| {
+        let error = Slide::open(real_data().join("wsi/dicom").join(name)).expect_err(name);
+        assert!(matches!(error, hearth_slides::SlideError::Unsupported { .. }));
+        error.to_string()
+    };
+    assert!(message("seg_image_sm_control.dcm").contains("modality SEG"));
+    assert!(message("sm_image_jpegls.dcm").contains("1.2.840.10008.1.2.4.80 (JPEG-LS)"));
+    assert!(message("").contains("a folder with 3 slides, expected one"));
+}

@@ -5,6 +5,7 @@ mod jpeg;
 mod jpeg2000;
 mod packbits;
 pub(crate) mod predictor;
+mod rle;
 mod stream;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +27,8 @@ pub(crate) enum Compression {
     Jpeg2000,
     /// Aperio's JPEG 2000 in YCbCr, regardless of the photometric interpretation.
     Jpeg2000YCbCr,
+    /// DICOM's run lengths: PackBits, one segment for each byte of a pixel.
+    Rle,
     Other(u64),
 }
 
@@ -52,6 +55,7 @@ impl Compression {
             Compression::PackBits => "PackBits".into(),
             Compression::Zstd => "ZSTD".into(),
             Compression::Jpeg => "JPEG".into(),
+            Compression::Rle => "RLE".into(),
             Compression::Jpeg2000 | Compression::Jpeg2000YCbCr => "JPEG 2000".into(),
             Compression::Other(2..=4) => "CCITT fax".into(),
             Compression::Other(6) => "old-style JPEG".into(),
@@ -73,7 +77,7 @@ impl Compression {
     fn most(self, len: u64) -> u64 {
         let ratio = match self {
             Compression::None | Compression::Other(_) => return len,
-            Compression::PackBits => 64,
+            Compression::PackBits | Compression::Rle => 64,
             Compression::Deflate => 1032,
             // The longest string of the table for each code of 12 bits.
             Compression::Lzw => 4096,
@@ -116,8 +120,8 @@ impl Shape {
     }
 }
 
-/// Returns at least `rows * row_bytes` bytes: the stored samples, row by row. Those of JPEG and
-/// JPEG 2000 are in the machine's byte order, and colours are RGB.
+/// Returns at least `rows * row_bytes` bytes: the stored samples, row by row. Those of JPEG,
+/// JPEG 2000 and RLE are in the machine's byte order; colours of the first two are RGB.
 pub(crate) fn decode(
     compression: Compression,
     bytes: Vec<u8>,
@@ -131,6 +135,7 @@ pub(crate) fn decode(
         Compression::Deflate => stream::deflate(&bytes, shape),
         Compression::Zstd => stream::zstd(&bytes, shape),
         Compression::PackBits => packbits::unpack(&bytes, shape),
+        Compression::Rle => rle::decode(&bytes, shape),
         Compression::Jpeg => jpeg::decode(bytes, shape, jpeg_tables, color),
         Compression::Jpeg2000 => jpeg2000::decode(&bytes, shape, color == JpegColor::YCbCr),
         Compression::Jpeg2000YCbCr => jpeg2000::decode(&bytes, shape, shape.samples == 3),

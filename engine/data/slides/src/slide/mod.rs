@@ -1,6 +1,7 @@
 //! A whole-slide image: levels, regions, associated images.
 
 mod aperio;
+mod dicom;
 mod generic;
 mod layout;
 mod ome;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use resolution::{RESOLUTION_TOLERANCE, Resolution};
 
 use crate::cache::TileCache;
+use crate::dicom::reads_as_dicom;
 use crate::error::{Fault, SlideError};
 use crate::limits::Limits;
 use crate::raster::Raster;
@@ -124,12 +126,18 @@ struct Opened {
 }
 
 impl Slide {
-    /// Opens a slide: pyramidal or plain TIFF and BigTIFF, Aperio SVS, Philips TIFF, OME-TIFF. The
-    /// content determines the format, not the file's name.
+    /// Opens a slide: pyramidal or plain TIFF and BigTIFF, Aperio SVS, Philips TIFF, OME-TIFF, DICOM
+    /// whole-slide images. The content determines the format, not the file's name.
+    ///
+    /// Of DICOM the path may be a file of any level (the other files of its series in the same folder
+    /// are the other levels), or a folder that holds one slide. All levels are of one optical path;
+    /// of several focal planes the first is read. Absent tiles are
+    /// [`SlideOptions::background`]: writers disagree on the code of
+    /// RecommendedAbsentPixelCIELabValue.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or is of a vendor that requires the feature
-    /// `openslide`.
+    /// `openslide`. A folder holds no slide, or several.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SlideError> {
         Self::open_with(path, &SlideOptions::default())
     }
@@ -138,25 +146,28 @@ impl Slide {
     pub fn open_with(path: impl AsRef<Path>, options: &SlideOptions) -> Result<Self, SlideError> {
         let path = path.as_ref();
         let counts = Arc::new(Counts::default());
-        let opened = match Source::open(path).and_then(|source| TiffPixels::open(source, options, Arc::clone(&counts)))
-        {
+        let opened = match open_own(path, options, &counts) {
             #[cfg(feature = "openslide")]
             Err(Fault::NotTiff(_) | Fault::Unsupported(_)) if openslide::knows(path) => {
                 openslide::open(path, options, Arc::clone(&counts))
             }
             #[cfg(not(feature = "openslide"))]
-            Err(Fault::NotTiff(what)) => {
-                Err(Fault::NotTiff(format!("{what}; slides that are not TIFFs require the feature `openslide`")))
-            }
+            Err(Fault::NotTiff(what)) if !path.is_dir() => Err(Fault::NotTiff(format!(
+                "{what}; slides that are neither TIFF nor DICOM require the feature `openslide`"
+            ))),
             other => other,
         };
         Ok(Self::new(path, opened.map_err(|fault| fault.of(path))?, options, counts))
     }
 
-    /// Opens a slide in memory; errors name it `name`.
+    /// Opens a slide in memory; errors name it `name`. Of DICOM it is one level.
     pub fn from_bytes(name: impl AsRef<Path>, bytes: Vec<u8>, options: &SlideOptions) -> Result<Self, SlideError> {
         let (path, counts) = (name.as_ref(), Arc::new(Counts::default()));
-        let opened = TiffPixels::open(Source::Bytes(bytes), options, Arc::clone(&counts));
+        let source = Source::Bytes(bytes);
+        let opened = match reads_as_dicom(&source) {
+            true => dicom::of_source(source, options, Arc::clone(&counts)),
+            false => TiffPixels::open(source, options, Arc::clone(&counts)),
+        };
         Ok(Self::new(path, opened.map_err(|fault| fault.of(path))?, options, counts))
     }
 
@@ -167,7 +178,7 @@ impl Slide {
         Slide { inner: Arc::new(inner) }
     }
 
-    /// The file.
+    /// The file, or the folder of a DICOM slide.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
@@ -183,7 +194,7 @@ impl Slide {
     }
 
     /// Micrometres per pixel of level 0 along x and y: from the vendor's description, else from the
-    /// resolution tags.
+    /// resolution tags; of DICOM the pixel spacing, else the size of the imaged volume.
     pub fn mpp(&self) -> Option<[f64; 2]> {
         self.inner.mpp
     }
@@ -193,7 +204,7 @@ impl Slide {
         self.inner.power
     }
 
-    /// `aperio`, `philips`, `ome-tiff`, `generic-tiff`; with OpenSlide, its name of the vendor.
+    /// `aperio`, `philips`, `ome-tiff`, `generic-tiff`, `dicom`; with OpenSlide, its name of the vendor.
     pub fn vendor(&self) -> &str {
         &self.inner.vendor
     }
@@ -273,6 +284,16 @@ impl Slide {
     pub(crate) fn request(&self, what: String) -> SlideError {
         SlideError::Request { path: self.inner.path.clone(), what }
     }
+}
+
+/// Opens a slide of a format that is read here.
+fn open_own(path: &Path, options: &SlideOptions, counts: &Arc<Counts>) -> Result<Opened, Fault> {
+    let counts = Arc::clone(counts);
+    if path.is_dir() {
+        return dicom::open(path, options, counts);
+    }
+    let source = Source::open(path)?;
+    if reads_as_dicom(&source) { dicom::open(path, options, counts) } else { TiffPixels::open(source, options, counts) }
 }
 
 impl fmt::Debug for Slide {

@@ -1,4 +1,4 @@
-//! The source of a slide's pixels: tiles of a TIFF, through the cache.
+//! The source of a slide's pixels: tiles, of a TIFF here, through the cache.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,18 +24,51 @@ pub(super) struct TiffPixels {
     source: Source,
     limits: Limits,
     background: Background,
-    cache: TileCache,
-    /// The key of its tiles in the cache.
-    id: u64,
+    tiles: Tiles,
     pages: Vec<Page>,
     levels: Vec<LevelPage>,
     associated: BTreeMap<String, usize>,
+}
+
+/// The decoded tiles of a slide in the cache.
+pub(super) struct Tiles {
+    cache: TileCache,
+    /// The key of the slide.
+    id: u64,
     counts: Arc<Counts>,
+}
+
+impl Tiles {
+    pub fn new(options: &SlideOptions, counts: Arc<Counts>) -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let cache = options.cache.clone().unwrap_or_else(TileCache::shared);
+        Tiles { cache, id: NEXT_ID.fetch_add(1, Ordering::Relaxed), counts }
+    }
+
+    /// A tile of an image, from the cache or by `decode`. Numbers of images and tiles must fit 32
+    /// bits.
+    pub fn get(
+        &self,
+        image: usize,
+        index: usize,
+        decode: impl FnOnce() -> Result<Option<Tile>, Fault>,
+    ) -> Result<Option<Arc<Tile>>, Fault> {
+        self.counts.wanted.fetch_add(1, Ordering::Relaxed);
+        self.cache.get((self.id, image as u32, index as u32), || {
+            self.counts.decoded.fetch_add(1, Ordering::Relaxed);
+            decode()
+        })
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        self.cache.forget(self.id);
+    }
 }
 
 impl TiffPixels {
     pub fn open(source: Source, options: &SlideOptions, counts: Arc<Counts>) -> Result<Opened, Fault> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let pages = tiff::pages(&source, &options.limits)?;
         let found = layout::find(&pages)?;
         let (width, height) = (found.levels[0].width as f64, found.levels[0].height as f64);
@@ -57,12 +90,10 @@ impl TiffPixels {
                 source,
                 limits: options.limits,
                 background: options.background,
-                cache: options.cache.clone().unwrap_or_else(TileCache::shared),
-                id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+                tiles: Tiles::new(options, counts),
                 pages,
                 levels: found.levels,
                 associated: found.associated,
-                counts,
             }),
         })
     }
@@ -75,38 +106,9 @@ impl Pixels for TiffPixels {
         let format = page.format().map_err(|fault| fault.within(|| format!("page {}", page.number)))?;
         // The padding of a level is not part of it.
         let grid = Grid { width: level.width, height: level.height, ..page.grid(format) };
-        let tile = |index: usize| {
-            self.counts.wanted.fetch_add(1, Ordering::Relaxed);
-            // There are at most 65,536 pages by default, and fewer tiles than bytes of tags.
-            let key = (self.id, page.number as u32, index as u32);
-            self.cache.get(key, || {
-                self.counts.decoded.fetch_add(1, Ordering::Relaxed);
-                page.tile(&self.source, &self.limits, index)
-            })
-        };
-        let mut one = None;
-        if let Some(index) = grid.whole_tile(rect).filter(|_| format.sample == SampleType::U8) {
-            one = tile(index)?;
-            // A tile that the cache did not keep has no other owner: its pixels are moved to the
-            // region.
-            match one.map(Arc::try_unwrap) {
-                Some(Ok(Tile { width, bytes })) if width == rect.width && bytes.len() == grid.tile_bytes() => {
-                    let Format { channels, color, .. } = format;
-                    let samples = Samples::U8(bytes);
-                    return Ok(Raster { width, height: rect.height, channels, color, samples });
-                }
-                Some(Ok(tile)) => one = Some(Arc::new(tile)),
-                Some(Err(kept)) => one = Some(kept),
-                None => one = None,
-            }
-        }
-        let mut raster = canvas(rect, format, &self.limits)?;
-        let background = background_pixel(format, self.background);
-        fill(raster.samples.as_bytes_mut(), grid, rect, &background, |index| match &one {
-            Some(one) => Ok(Some(Arc::clone(one))),
-            None => tile(index),
-        })?;
-        Ok(raster)
+        // There are at most 65,536 pages by default, and fewer tiles than bytes of tags.
+        let tile = |index: usize| self.tiles.get(page.number, index, || page.tile(&self.source, &self.limits, index));
+        assemble(grid, format, rect, self.background, &self.limits, tile)
     }
 
     fn associated(&self, name: &str) -> Result<Raster, Fault> {
@@ -115,10 +117,38 @@ impl Pixels for TiffPixels {
     }
 }
 
-impl Drop for TiffPixels {
-    fn drop(&mut self) {
-        self.cache.forget(self.id);
+/// A region of an image from its tiles.
+pub(super) fn assemble(
+    grid: Grid,
+    format: Format,
+    rect: Rect,
+    background: Background,
+    limits: &Limits,
+    tile: impl Fn(usize) -> Result<Option<Arc<Tile>>, Fault> + Sync,
+) -> Result<Raster, Fault> {
+    let mut one = None;
+    if let Some(index) = grid.whole_tile(rect).filter(|_| format.sample == SampleType::U8) {
+        one = tile(index)?;
+        // A tile that the cache did not keep has no other owner: its pixels are moved to the
+        // region.
+        match one.map(Arc::try_unwrap) {
+            Some(Ok(Tile { width, bytes })) if width == rect.width && bytes.len() == grid.tile_bytes() => {
+                let Format { channels, color, .. } = format;
+                let samples = Samples::U8(bytes);
+                return Ok(Raster { width, height: rect.height, channels, color, samples });
+            }
+            Some(Ok(tile)) => one = Some(Arc::new(tile)),
+            Some(Err(kept)) => one = Some(kept),
+            None => one = None,
+        }
     }
+    let mut raster = canvas(rect, format, limits)?;
+    let background = background_pixel(format, background);
+    fill(raster.samples.as_bytes_mut(), grid, rect, &background, |index| match &one {
+        Some(one) => Ok(Some(Arc::clone(one))),
+        None => tile(index),
+    })?;
+    Ok(raster)
 }
 
 /// A raster with all samples 0.

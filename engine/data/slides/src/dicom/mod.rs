@@ -1,0 +1,21 @@
+//! DICOM whole-slide images (VL Whole Slide Microscopy Image Storage): headers, frames, and the
+//! images that they are tiles of.
+//!
+//! Attributes come from `dicom-parser`'s stream of tokens: of a header only the attributes that are
+//! needed take memory, because those of the frames of one slide may need hundreds of megabytes as a
+//! tree of objects.
+
+mod frames;
+mod header;
+mod matrix;
+mod meta;
+mod series;
+mod syntax;
+
+pub(crate) use header::Header;
+pub(crate) use matrix::Matrix;
+pub(crate) use series::{Series, reads_as_dicom};
+pub use series::{dicom_slides, is_dicom_slide};
+
+/// VL Whole Slide Microscopy Image Storage.
+const WHOLE_SLIDE: &str = "1.2.840.10008.5.1.4.1.1.77.1.6";
