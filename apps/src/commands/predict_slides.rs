@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hearth_data::slides::{PyramidOptions, Slide, geojson, pyramid};
+use hearth_data::slides::{PyramidOptions, Slide, dicom_slides, geojson, pyramid};
 use serde_json::json;
 
 use crate::commands::predict::Args;
@@ -33,7 +33,10 @@ struct Task {
 
 impl Task {
     fn new(slide: &Path, out: &Path) -> Self {
-        let stem = slide.file_stem().unwrap_or_default().to_string_lossy();
+        // A folder of DICOM may be named by a UID, whose last number is no ending.
+        let uid = slide.extension().is_some_and(|end| end.to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
+        let stem = if uid { slide.file_name() } else { slide.file_stem() };
+        let stem = stem.unwrap_or_default().to_string_lossy();
         let at = |end: &str| out.join(format!("{stem}{end}"));
         Self {
             slide: slide.to_owned(),
@@ -104,7 +107,8 @@ pub fn run(args: &Args, trained: &Trained) -> Outcome {
     Err(Failure::new(format!("{} of {} slides failed:\n{}", failed.len(), tasks.len(), failed.join("\n"))))
 }
 
-/// The slides of a path: itself, or those of a folder.
+/// The slides of a path: itself, or those of a folder. Of DICOM these are its slides, named by the
+/// files of their largest levels, and the folders in it that hold one.
 fn slides(given: &Path) -> Outcome<Vec<PathBuf>> {
     if !given.exists() {
         return Err(Failure::new(format!("{}: no such file or folder", given.display())));
@@ -113,17 +117,26 @@ fn slides(given: &Path) -> Outcome<Vec<PathBuf>> {
         return Ok(vec![given.to_owned()]);
     }
     let mut found = Vec::new();
+    let mut dicom = dicom_slides(given)?;
     for entry in std::fs::read_dir(given).while_doing(|| format!("cannot read {}", given.display()))? {
         let path = entry?.path();
+        if path.is_dir() {
+            let below = dicom_slides(&path)?;
+            dicom.extend(if below.len() == 1 { vec![path] } else { below });
+            continue;
+        }
         let ends = path.extension().is_some_and(|end| ENDINGS.iter().any(|known| end.eq_ignore_ascii_case(known)));
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
         if path.is_file() && ends && !stem.ends_with("_mask") {
             found.push(path);
         }
     }
+    // The bytes before a DICOM header may make a file a TIFF as well.
+    dicom.retain(|path| !found.contains(path));
+    found.extend(dicom);
     found.sort();
     if found.is_empty() {
-        return Err(Failure::new(format!("{} has no slides ({})", given.display(), ENDINGS.join(", "))));
+        return Err(Failure::new(format!("{} has no slides ({}, DICOM)", given.display(), ENDINGS.join(", "))));
     }
     Ok(found)
 }

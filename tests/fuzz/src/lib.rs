@@ -91,7 +91,8 @@ pub const NEXT_FILE: &[u8] = b"==NEXT FILE==";
 
 /// A DICOM folder of one to four files: the bytes are those of all files one after the other, with
 /// [`NEXT_FILE`] between them (a fourth file has all that is left). Every series is read, every
-/// RTSTRUCT and SEG on its own grid and on that of every series, and every file as stored.
+/// RTSTRUCT and SEG on its own grid and on that of every series, and every file as stored and as a
+/// whole slide.
 /// Acceptable faults of a series are accepted, so that reading does not end there.
 pub fn dicom(bytes: &[u8]) {
     let names = ["0.dcm", "1.dcm", "2.dcm", "3.dcm"];
@@ -104,6 +105,13 @@ pub fn dicom(bytes: &[u8]) {
     options.limits.frame_samples = 1 << 20;
     options.limits.frames = 1 << 10;
     options.limits.volume_values = 1 << 22;
+    let limits = hearth_slides::Limits { tag_bytes: 1 << 20, tile_bytes: 4 << 20, image_bytes: 8 << 20, pages: 64 };
+    let slide = SlideOptions { limits, cache: Some(TileCache::new(1 << 20)), ..SlideOptions::default() };
+    for (name, bytes) in &files {
+        if let Ok(slide) = Slide::from_bytes(name, bytes.to_vec(), &slide) {
+            let _ = (slide.read_region(0, -3, 5, 40, 40), slide.thumbnail(16));
+        }
+    }
     with_files(&files, |folder| {
         let Ok(scan) = hearth_dicom::scan_with(folder, &options) else { return };
         for series in &scan.series {

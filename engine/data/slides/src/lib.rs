@@ -1,9 +1,10 @@
 //! Whole-slide images (pathology), as TIFFs and as DICOM, and other TIFFs, without a native library.
 //!
-//! [`Slide`] opens a pyramid of tiled pages, or of DICOM instances, and reads regions of it: only the tiles that a region
-//! touches are decoded, in parallel, and cached in a [`TileCache`] with a bound in bytes that all
-//! slides share. Any number of threads may read at once; reads give their own offset in the file,
-//! so there is no shared position to lock.
+//! [`Slide`] opens a pyramid of tiled pages, or of DICOM instances, and reads regions of it: only the
+//! tiles that a region touches are decoded, in parallel, and cached in a [`TileCache`] with a bound in
+//! bytes that all slides share. Any number of threads may read at once; reads give their own offset in
+//! the file, so there is no shared position to lock. [`dicom_slides`] finds the DICOM slides of a
+//! folder.
 //!
 //! [`read_tiff`] reads any TIFF as an image, [`read_tiff_stack`] a stack of pages.
 //!

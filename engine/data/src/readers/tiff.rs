@@ -81,7 +81,8 @@ impl Reader for WSIReader {
     }
 
     fn precedence(&self) -> u32 {
-        4
+        // Above DicomReader's, which finds no volume in a whole slide.
+        6
     }
 
     fn suffixes(&self) -> &[&str] {
@@ -89,6 +90,10 @@ impl Reader for WSIReader {
     }
 
     fn recognizes(&self, probe: &Probe<'_>) -> bool {
+        let is_dicom = probe.folder || hearth_dicom::is_dicom(probe.start);
+        if is_dicom && hearth_slides::is_dicom_slide(probe.path) {
+            return true;
+        }
         // A pyramid, not a picture or a stack of pages.
         is_tiff(probe) && Slide::open(probe.path).is_ok_and(|slide| slide.levels().len() > 1)
     }

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::{DType, Tensor};
-use hearth_data::slides::{Feature, Geometry, Resolution, Slide, TissueMask, TissueOptions, TissueRule};
+use hearth_data::slides::{
+    Feature, Geometry, Resolution, Slide, TissueMask, TissueOptions, TissueRule, is_dicom_slide,
+};
 use hearth_data::transforms::ProbNMS;
 use hearth_data::{
     DataLoader, Image, LoaderOptions, OneOrMany, PatchWSIDataset, Pipeline, Transform, WsiOptions, WsiPatch, affine,
@@ -134,17 +136,38 @@ impl Trained {
     /// # Errors
     /// A slide that is not there, a recipe that does not learn patches.
     pub fn slide_key(&self, slide: &Path) -> Outcome<Value> {
-        let facts = std::fs::metadata(slide).while_doing(|| format!("cannot read {}", slide.display()))?;
-        let changed = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        let (mut bytes, mut changed) = (0, None);
+        for file in slide_files(slide)? {
+            let facts = std::fs::metadata(&file).while_doing(|| format!("cannot read {}", file.display()))?;
+            bytes += facts.len();
+            let at = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            changed = changed.max(at);
+        }
         Ok(json!({
             "hearth": "partial probability map",
             "slide": slide.file_name().unwrap_or_default().to_string_lossy(),
-            "bytes": facts.len(),
+            "bytes": bytes,
             "changed": changed.map(|at| at.as_millis() as u64),
             "weights": self.weights,
             "recipe": blake3::hash(self.plan.recipe.to_toml()?.as_bytes()).to_hex().to_string(),
         }))
     }
+}
+
+/// The files of a slide: itself, or those of DICOM in a folder. Others in it, such as results, do not
+/// make it another slide.
+fn slide_files(slide: &Path) -> Outcome<Vec<PathBuf>> {
+    if !slide.is_dir() {
+        return Ok(vec![slide.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(slide).while_doing(|| format!("cannot read {}", slide.display()))? {
+        let path = entry.while_doing(|| format!("cannot read {}", slide.display()))?.path();
+        if path.is_file() && is_dicom_slide(&path) {
+            files.push(path);
+        }
+    }
+    Ok(files)
 }
 
 /// The tissue of a slide, with a pixel for every `stride` pixels of level 0: that of a level where

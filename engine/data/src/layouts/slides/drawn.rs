@@ -1,8 +1,9 @@
 //! Regions drawn from slides with annotations.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hearth_slides::{Annotations, Area, Pick, Slide, TissueOptions};
+use hearth_slides::{Annotations, Area, Pick, Slide, TissueOptions, dicom_slides};
 use rayon::prelude::*;
 
 use super::{Region, Slides, is_slide, name};
@@ -41,7 +42,33 @@ pub(super) fn slides(layout: &Slides, folder: &Path) -> Result<Vec<(PathBuf, Opt
             slides.push((path.clone(), found.map(|path| (*path).clone())));
         }
     }
+    // Without annotations no slide counts, and a folder of DICOM may have many files.
+    if !annotations.is_empty() {
+        for path in of_dicom(&root, &files)? {
+            let stem = name(&path);
+            let found = annotations.iter().find(|other| name(other) == stem);
+            slides.push((path, found.map(|path| (*path).clone())));
+        }
+    }
     slides.sort();
+    Ok(slides)
+}
+
+/// The slides among DICOM files: a folder below the root that holds one, else the file of its
+/// largest level.
+fn of_dicom(root: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, DataError> {
+    let folders: BTreeSet<&Path> = files.iter().filter_map(|path| path.parent()).collect();
+    let mut slides = Vec::new();
+    for folder in folders {
+        let found = dicom_slides(folder).map_err(DataError::Slide)?;
+        if found.len() == 1 && folder != root {
+            slides.push(folder.to_owned());
+        } else {
+            slides.extend(found);
+        }
+    }
+    // The bytes before a DICOM header may make a file a TIFF as well.
+    slides.retain(|path| !is_slide(path));
     Ok(slides)
 }
 
@@ -65,7 +92,10 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Dat
 pub(super) fn regions(layout: &Slides, folder: &Path) -> Result<Vec<Region>, DataError> {
     let slides = slides(layout, folder)?;
     if slides.is_empty() {
-        return Err(wrong(folder, format!("has neither training.csv nor slides ({})", super::ENDINGS.join(", "))));
+        return Err(wrong(
+            folder,
+            format!("has neither training.csv nor slides ({}, or DICOM with annotations)", super::ENDINGS.join(", ")),
+        ));
     }
     if slides.iter().all(|(_, annotations)| annotations.is_none()) {
         let (count, first) = (slides.len(), name(&slides[0].0));

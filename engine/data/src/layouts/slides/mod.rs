@@ -23,6 +23,8 @@ use crate::{DataError, DrawKey, Field, Item};
 /// - a folder of slides with annotations (ASAP XML or GeoJSON) of the same names, beside them or in
 ///   a folder `annotations`: regions are drawn inside the tissue, and a label says whether the
 ///   centre of its cell is annotated. A slide without annotations has none of what is looked for.
+///   A slide of DICOM files is named by the folder that holds it alone, else by the file of its
+///   largest level.
 ///
 /// A folder with `training.csv` and perhaps `validation.csv` is read by these. Whole slides validate
 /// if no list says which regions do: `validation_fraction` of them.
@@ -103,9 +105,12 @@ impl Region {
     }
 }
 
-/// A slide's name: that of its file without the ending.
+/// A slide's name: that of its file without the ending, or of its folder. A folder of DICOM may be
+/// named by a UID, whose last number is no ending.
 fn name(path: &Path) -> String {
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    let uid = path.extension().is_some_and(|end| end.to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
+    let name = if uid { path.file_name() } else { path.file_stem() };
+    name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Endings of slides, in the order in which they are tried.

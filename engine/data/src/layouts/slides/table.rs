@@ -145,7 +145,7 @@ pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
         return Err(wrong(
             path,
             format!(
-                "{} slides are missing (looked in {}, with the endings {}); name their folder with data.layout.images:\n  {}",
+                "{} slides are missing (looked in {}, with the endings {}, dcm, and as folders of DICOM); name their folder with data.layout.images:\n  {}",
                 missing.len(),
                 looked.join(", "),
                 ENDINGS.join(", "),
@@ -168,14 +168,16 @@ fn folders(layout: &Slides, list: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The file of a slide, by its name with or without the ending, or by its path.
+/// The file of a slide, by its name with or without the ending, or by its path; of DICOM also its
+/// folder.
 fn find_slide(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     if name.is_empty() {
         return None;
     }
     folders.iter().find_map(|folder| {
         let exact = folder.join(name);
-        let ended = ENDINGS.iter().map(|end| folder.join(format!("{name}.{end}")));
-        std::iter::once(exact).chain(ended).find(|path| path.is_file())
+        let ended = ENDINGS.iter().chain(&["dcm"]).map(|end| folder.join(format!("{name}.{end}")));
+        let file = std::iter::once(exact.clone()).chain(ended).find(|path| path.is_file());
+        file.or_else(|| (exact.is_dir() && hearth_slides::is_dicom_slide(&exact)).then_some(exact))
     })
 }
