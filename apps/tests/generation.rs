@@ -140,7 +140,8 @@ fn a_discriminator_beside_a_segmentation_is_trained_resumed_and_left_out_of_pred
         succeed(&[&["train"], more, &own].concat());
         out
     };
-    let shown = succeed(&["train", &path, "--data", &data, "--dry-run", "--device", "cpu"]);
+    let nowhere = text(&dir.path().join("nowhere"));
+    let shown = succeed(&["train", &path, "--data", &data, "--out", &nowhere, "--dry-run", "--device", "cpu"]);
     assert!(shown.contains("discriminator") && shown.contains("judges what the network makes"), "{shown}");
     let whole = train("whole", "4", &[&path]);
     let log = fs::read_to_string(whole.join("metrics.csv")).expect("a log");
@@ -167,16 +168,12 @@ fn a_discriminator_beside_a_segmentation_is_trained_resumed_and_left_out_of_pred
     let refuse = |from: &str, to: &str, words: &[&str]| {
         assert!(SEGMENTATION.contains(from), "{from}");
         let path = recipe(dir.path(), "wrong.toml", &SEGMENTATION.replacen(from, to, 1));
-        fail(&["train", &path, "--data", &data, "--dry-run", "--device", "cpu"], 1, words);
+        fail(&["train", &path, "--data", &data, "--out", &nowhere, "--dry-run", "--device", "cpu"], 1, words);
     };
-    refuse(
-        "in_channels = 3",
-        "in_channels = 2",
-        &["discriminator.in_channels", "1 of the image and 2 of a prediction"],
-    );
-    refuse("condition = true", "", &["discriminator.in_channels", "shown 2 of a prediction"]);
-    refuse("weight = 0.1", "weight = -1.0", &["adversarial.weight", "0 or more"]);
-    refuse("weight = 0.1", "d_train_steps = 2", &["adversarial.d_train_steps", "Generation"]);
+    refuse("in_channels = 3", "in_channels = 2", &["in_channels", "1 of the image and 2 of a prediction"]);
+    refuse("condition = true", "", &["in_channels", "shown 2 of a prediction"]);
+    refuse("weight = 0.1", "weight = -1.0", &["weight", "0 or more"]);
+    refuse("weight = 0.1", "d_train_steps = 2", &["d_train_steps", "Generation"]);
     refuse("[loss]\nname", "[other]\nname", &["other"]);
     let discriminator = &SEGMENTATION
         [SEGMENTATION.find("[discriminator]").expect("there")..SEGMENTATION.find("[adversarial]").expect("there")];
@@ -190,11 +187,11 @@ fn a_folder_of_pictures_is_a_data_set() {
     let data = text(&dir.path().join("hands"));
     succeed(&["data", "phantom", "hands", "--cases", "6", "--size", "16", "--out", &data]);
     let path = recipe(dir.path(), "hands.toml", &RECIPE.replace("epochs = 150", "epochs = 1"));
-    let shown = succeed(&["train", &path, "--data", &data, "--dry-run", "--device", "cpu"]);
+    let out = text(&dir.path().join("run"));
+    let shown = succeed(&["train", &path, "--data", &data, "--out", &out, "--dry-run", "--device", "cpu"]);
     assert!(shown.contains("6 cases train, 0 validate"), "{shown}");
     // Where labels are wanted, it says what has them.
     let path = recipe(dir.path(), "segmentation.toml", SEGMENTATION);
-    let out = text(&dir.path().join("run"));
     fail(&["train", &path, "--data", &data, "--out", &out, "--device", "cpu"], 1, &["folder of pictures", "table"]);
 }
 
@@ -344,7 +341,7 @@ fn what_does_not_go_together_is_refused_at_its_key() {
         &RECIPE[RECIPE.find("[discriminator]").expect("there")..RECIPE.find("[adversarial]").expect("there")];
     refuse(discriminator, "", &["discriminator", "add [discriminator]"]);
     refuse("name = \"Generation\"", "name = \"Reconstruction\"", &["[loss]"]);
-    refuse("[adversarial]", "[adversarial]\nweight = 0.1", &["adversarial.weight", "leave it out"]);
+    refuse("[adversarial]", "[adversarial]\nweight = 0.1", &["weight = 0.1", "leave it out"]);
 
     // No image at all.
     let empty = dir.path().join("empty.csv");

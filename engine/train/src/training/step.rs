@@ -156,8 +156,11 @@ impl<N: Network> Host for Training<N> {
             _ => {
                 let known = self.adversary.as_ref().and_then(|adversary| adversary.losses().read(name));
                 known.unwrap_or_else(|| {
-                    let names = self.names(NamesOf::Outputs).join(", ");
-                    Err(HostError::new(format!("no output `{name}`; there are now: {names}")))
+                    let more = match &self.adversary {
+                        Some(_) => ", d_scale, discriminator_loss, generator_loss, reconstruction_loss",
+                        None => "",
+                    };
+                    Err(HostError::new(format!("no output `{name}`; there are: loss, scale{more}")))
                 })
             }
         }
