@@ -22,7 +22,7 @@ const HELD: usize = 128;
 const MADE: usize = 128;
 
 /// The part of the mean picture's energy distance that a sound build stays below.
-const MOST: f64 = 0.5;
+const MOST: f64 = 0.7;
 
 /// Generates pictures, trains, makes pictures, measures, draws.
 ///
