@@ -170,3 +170,41 @@ fn real_tumours_train_and_are_predicted() {
     let mean = ["pat03", "pat04", "pat05", "pat06"].into_iter().map(whole).sum::<f64>() / 4.0;
     assert!(mean > 0.5, "whole tumours of patients: Dice {mean}");
 }
+
+/// A glioma of TCGA, all four contrasts, in the layout and numbers of BraTS.
+#[test]
+#[ignore = "reads HEARTH_REAL_DATA"]
+fn a_real_tumour_of_four_contrasts_is_verified_trained_on_and_predicted() {
+    let real = std::env::var_os("HEARTH_REAL_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
+    let real = real.canonicalize().expect("HEARTH_REAL_DATA").join("brain_mri/tcga_fg6692");
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (data, out) = (dir.path().join("data"), dir.path().join("run"));
+    for case in ["BraTS19_TCIA01_001_1", "BraTS19_TCIA01_002_1"] {
+        let folder = data.join(case);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for (from, to) in [("flair", "flair"), ("t1", "t1"), ("t1c", "t1ce"), ("t2", "t2"), ("seg", "seg")] {
+            let to = folder.join(format!("{case}_{to}.nii.gz"));
+            std::fs::copy(real.join(format!("{from}.nii.gz")), to).expect("copied");
+        }
+    }
+    let classes = ["--set", "task.classes=brats2018"];
+    let last = ["--set", "data.validation={ last = 1 }"];
+    let said = succeed(&[&["data", "verify", "demo-brats", &text(&data)][..], &classes, &last].concat());
+    for word in ["of 2 cases 1 train, 1 validate", "WT", "TC", "ET"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
+    let once = ["--set", "training.val_interval=150"];
+    train(&data, &out, "150", &[&classes[..], &last, &once].concat());
+    let (given, predicted) = (text(&data.join("BraTS19_TCIA01_002_1")), dir.path().join("predicted"));
+    succeed(&["predict", &text(&out), "-i", &given, "-o", &text(&predicted), "--device", "cpu", "--picture"]);
+    let measured = succeed(
+        &[&["evaluate", &text(&out), "--data", &text(&data), "--grid", "original", "--device", "cpu"][..], &["--csv"]]
+            .concat(),
+    );
+    eprintln!("{measured}");
+    let file = predicted.join("BraTS19_TCIA01_002_1_seg.nii.gz");
+    assert!(values(&file).is_subset(&BTreeSet::from([0, 1, 2, 4])), "{:?}", values(&file));
+    let whole = cells(&measured, "BraTS19_TCIA01_002_1", "WT")[0];
+    assert!(whole > 0.5, "the whole tumour, which it has also been trained on: Dice {whole}");
+}

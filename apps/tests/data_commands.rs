@@ -133,6 +133,52 @@ fn verify_ends_with_what_to_fix() {
     fail(&["data", "verify", &text(dir.path().join("nowhere").as_path())], 1, &["nowhere"]);
 }
 
+#[test]
+fn verify_with_a_recipe_sends_every_case_through_its_chain() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (recipe, data) = (text(&tiny_recipe(dir.path())), text(&phantom(dir.path(), 3)));
+    let said = succeed(&["data", "verify", &recipe, &data]);
+    for word in ["3 cases (3 training)", "of 3 cases 2 train, 1 validate", "2 of 16 x 16 x 16 a case", "0 errors"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
+    let verify = |more: &[&str]| {
+        let output = common::run(&[&["data", "verify", &recipe, &data, "--json"][..], more].concat());
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (output.status.code(), json)
+    };
+    let (code, json) = verify(&[]);
+    assert_eq!((code, json["recipe"]["validation"].as_u64()), (Some(0), Some(1)));
+    let class = serde_json::json!({ "name": "spleen", "training": 2, "validation": 1 });
+    assert_eq!(json["recipe"]["classes"][0], class);
+    // The labels' voxels of 6 mm hold as much as those of the files.
+    let voxels = json["recipe"]["cases"][0]["voxels"][0].as_f64().expect("a count") * 216.0;
+    let spacing = json["cases"][0]["label"]["spacing"].as_array().expect("mm");
+    let each: f64 = spacing.iter().filter_map(serde_json::Value::as_f64).product();
+    let stored = json["cases"][0]["labels"][0]["voxels"].as_f64().expect("a count") * each;
+    assert!((voxels / stored - 1.0).abs() < 0.25, "{voxels} and {stored} mm3");
+    // Every case that a step refuses is named with the step, and the others are still looked at.
+    let (code, json) = verify(&["--set", "transforms.6.spatial_size=[400, 16, 16]"]);
+    let findings = json["findings"].as_array().expect("a list");
+    let refused: Vec<_> = findings.iter().filter(|one| one["kind"] == "refused").collect();
+    assert_eq!((code, refused.len()), (Some(1), 2), "{findings:?}");
+    let what = refused[0]["what"].as_str().expect("words");
+    assert!(what.contains("RandCropByPosNegLabel") && what.contains("400"), "{what}");
+    // What no case has cannot be learned.
+    let none = [
+        "--set",
+        "transforms=[{ name = \"LoadImage\", keys = [\"image\", \"label\"] }, \
+        { name = \"EnsureChannelFirst\", keys = [\"image\", \"label\"] }, \
+        { name = \"MapLabelValue\", keys = [\"label\"], orig_labels = [1], target_labels = [0] }]",
+    ];
+    let (code, json) = verify(&none);
+    let said = json["findings"].to_string();
+    assert_eq!(code, Some(1));
+    assert!(said.contains("no training case has \\\"spleen\\\"") && said.contains("no foreground"), "{said}");
+    fail(&["data", "verify", "splean", &data], 1, &["splean", "spleen"]);
+    fail(&["data", "verify", &recipe, &text(&dir.path().join("nowhere"))], 1, &["nowhere"]);
+    fail(&["data", "verify", &data, "--set", "training.epochs=1"], 1, &["name one before the data set"]);
+}
+
 /// A table of files in place of a data set's list, and one fold of three that validates.
 #[test]
 fn a_table_of_cases_trains_fold_by_fold() {

@@ -34,6 +34,14 @@ fn train(data: &Path, out: &Path, epochs: u32, more: &[&str]) {
     succeed(&words);
 }
 
+/// What `data verify lung` says of a folder, as JSON.
+fn verified(data: &Path, more: &[&str]) -> serde_json::Value {
+    let data = text(data);
+    let sets = SMALL.iter().chain(more).flat_map(|set| ["--set", *set]);
+    let words: Vec<&str> = ["data", "verify", "lung", &data, "--json"].into_iter().chain(sets).collect();
+    serde_json::from_slice(&common::run(&words).stdout).expect("JSON")
+}
+
 fn chests(folder: &Path, cases: u32) -> PathBuf {
     let data = folder.join("chests");
     succeed(&["data", "phantom", "lung", "--cases", &cases.to_string(), "--size", "48", "--out", &text(&data)]);
@@ -196,6 +204,11 @@ fn a_real_tumour_is_trained_on_by_another_name_and_predicted_as_dicom() {
     let source = root.join("dicom/sts008");
     // CT, MR and PET: `GTV_Mass_CT` and the like in place of `GTV-1`.
     let aliases = "transforms.1.aliases={ \"GTV-1\" = [\"gtv_mass*\"] }";
+    // Without the alias nothing is called GTV-1, which is said before the training.
+    let said = verified(&source, &[])["findings"].to_string();
+    assert!(said.contains("GTV-1"), "{said}");
+    let found = verified(&source, &[aliases]);
+    assert_eq!(found["recipe"]["classes"][0]["training"], 2, "{}", found["findings"]);
     let run = dir.path().join("run");
     train(&source, &run, 30, &[aliases, "training.val_interval=10"]);
     let (out, images) = (dir.path().join("out"), source.join("CT"));

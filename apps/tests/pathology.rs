@@ -47,6 +47,10 @@ fn slides_are_trained_on_mapped_and_measured() {
         .collect();
     found.sort();
     assert_eq!(found, names);
+    let said = succeed(&["data", "verify", "demo-pathology", &text(&data), "--set", "data.layout.regions=4"]);
+    for word in [" train, ", "images behind the chain: ", "tumor", "0 errors"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
     train(&data, &out, "training.seed=0");
     // A killed call continues.
     let words = ["predict", &text(&out), "--device", "cpu", "-i", &text(&data), "-o", &text(&maps)].map(str::to_owned);
@@ -181,6 +185,9 @@ fn what_is_wrong_is_said_before_hours_are_spent() {
     let out = dir.path().join("run");
     let train = |data: &Path, words: &[&str]| {
         fail(&["train", "pathology", "--device", "cpu", "--data", &text(data), "--out", &text(&out)], 1, words);
+        let verified = run(&["data", "verify", "pathology", &text(data)]);
+        let said = String::from_utf8_lossy(&verified.stdout);
+        assert!(verified.status.code() == Some(1) && said.contains("not usable"), "{said}");
         assert!(!out.exists(), "nothing was written");
     };
     let list = data.join("regions.csv");
@@ -215,12 +222,18 @@ fn what_is_wrong_is_said_before_hours_are_spent() {
 fn real_slides_train_and_are_mapped() {
     assert!(plugins_are_built());
     let real = std::env::var_os("HEARTH_REAL_DATA")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"), PathBuf::from)
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from)
         .join("wsi");
     let dir = tempfile::tempdir().expect("a folder");
     let data = dir.path().join("data");
     fs::create_dir(&data).expect("made");
-    for (name, source) in [("cmu_a.svs", "cmu-1-small-region.svs"), ("cmu_b.tif", "derived/cmu_pyramid_jpeg.tif")] {
+    let slides = [
+        ("cmu_a.svs", "cmu-1-small-region.svs"),
+        ("cmu_b.tif", "derived/cmu_pyramid_jpeg.tif"),
+        ("tcga.svs", "tcga-cr-7395.svs"),
+        ("control.dcm", "dicom/sm_image_control.dcm"),
+    ];
+    for (name, source) in slides {
         fs::copy(real.join(source), data.join(name)).expect("copied");
         let (width, height) = Slide::open(data.join(name)).expect("a slide").dimensions();
         let (right, bottom) = (width as f64 / 2.0, height as f64);
@@ -239,7 +252,8 @@ fn real_slides_train_and_are_mapped() {
     }
     succeed(&words);
     succeed(&["predict", &text(&out), "--device", "cpu", "-i", &text(&data), "-o", &text(&maps)]);
-    for name in ["cmu_a", "cmu_b"] {
+    assert!(maps.join("control.npy").is_file(), "a slide without much tissue has a map, too");
+    for name in ["cmu_a", "cmu_b", "tcga"] {
         let map = read_image(maps.join(format!("{name}.npy"))).expect("a map");
         assert!(map.to_vec().iter().any(|value| *value > 0.0), "{name} has tissue");
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{TINY, fail, phantom, plugins_are_built, succeed, text};
-use hearth_apps::picture::{Plane, Subject, View, Volume, labels, reconstruction, regions};
+use hearth_apps::picture::{Line, Plane, Subject, View, Volume, labels, reconstruction, regions};
 use hearth_data::affine::IDENTITY;
 use hearth_data::transforms::Orientation;
 use hearth_data::{Affine, Image, NiftiOptions, Space, read_image, read_nifti, spatial, write_nifti};
@@ -199,6 +199,39 @@ fn classes_regions_and_differences_are_to_be_seen() {
     let width = |output: &Image, truth: Option<&Image>| reconstruction(&subject, output, truth).width();
     let (same, other, known) = (width(&shifted, None), width(&small, None), width(&shifted, Some(&image)));
     assert!(other < same && same < known, "{other} {same} {known}");
+}
+
+/// Three voxels are missed in one axial slice and one elsewhere: it is the worst, in any order of
+/// storage; a picture has a row more for it.
+#[test]
+fn the_worst_slices_are_drawn_where_the_truth_is_known() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for code in ["RAS", "LPS", "SPL"] {
+        let [image, label] = stored(dir.path(), code);
+        let view = View::of(&image);
+        let (values, truth) = (image.to_vec(), label.to_vec().iter().map(|class| *class as u8).collect::<Vec<u8>>());
+        let grid = view.grid(&image);
+        let mut found = truth.clone();
+        for voxel in [[7, 5, 4], [8, 5, 4], [9, 6, 4], [7, 7, 3]] {
+            let place = grid.place(voxel);
+            assert_eq!(found[place], 1, "{code}");
+            found[place] = 0;
+        }
+        let mut volume = volume(&image, &view, &values);
+        volume.layers = vec![(Line::Solid, &truth), (Line::Dashed, &found)];
+        assert_eq!(volume.worst(Plane::Axial), Some((4, 3)), "{code}");
+        assert_eq!(volume.worst(Plane::Coronal), Some((5, 2)), "{code}");
+        assert_eq!(volume.worst(Plane::Sagittal), Some((7, 2)), "{code}");
+        volume.layers = vec![(Line::Solid, &truth), (Line::Dashed, &truth)];
+        assert_eq!(volume.worst(Plane::Axial), None);
+        let missed = found.iter().map(|class| f32::from(*class)).collect();
+        let [x, y, z] = label.shape();
+        let missed = Image::from_values(missed, [1, x, y, z], label.affine, &Default::default());
+        let subject = Subject { title: "a case", image: &image, window: None };
+        let height = |found: &Image, truth: Option<&Image>| labels(&subject, &names(), found, truth).height();
+        assert!(height(&missed, Some(&label)) > height(&label, Some(&label)) + 100, "a row more");
+        assert_eq!(height(&missed, None), height(&label, None));
+    }
 }
 
 /// The first real volumes, stored in other orders.

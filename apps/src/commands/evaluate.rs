@@ -18,6 +18,7 @@ use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::recipe::Output;
 use crate::recipe::metric::MEAN_DICE;
+use crate::run::outputs::Outputs;
 use crate::run::{Chosen, Empty, PassProgress, Penalties, Trained, Wanted, evaluator, handlers, measuring, plugins};
 use crate::table::csv;
 use crate::terminal::bold;
@@ -62,6 +63,12 @@ pub struct Args {
     /// Print comma-separated values, one line per case and class
     #[arg(long)]
     pub csv: bool,
+    /// Also write DIR/report.json and DIR/report.csv: what --json and --csv print
+    #[arg(short = 'o', long = "out", value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Replace a report that an earlier call wrote and nobody has changed since
+    #[arg(long, requires = "out")]
+    pub overwrite: bool,
 }
 
 impl Args {
@@ -80,6 +87,8 @@ impl Args {
             empty: EmptyWord::Penalty,
             json: false,
             csv: false,
+            out: None,
+            overwrite: false,
         }
     }
 }
@@ -136,7 +145,12 @@ pub(super) struct Found {
 
 /// Evaluates and prints.
 pub fn run(args: &Args) -> Outcome {
+    // Claimed before the work: what is in the way is said now.
+    let report = args.out.as_deref().map(|dir| Report::claim(dir, args.overwrite)).transpose()?;
     let found = evaluate(args)?;
+    if let Some(report) = report {
+        report.write(&found, args)?;
+    }
     if args.json {
         out!("{}", serde_json::to_string_pretty(&found.to_json())?);
     } else if args.csv {
@@ -145,6 +159,36 @@ pub fn run(args: &Args) -> Outcome {
         found.print();
     }
     Ok(())
+}
+
+/// The files of `--out`.
+struct Report {
+    outputs: Outputs,
+    json: PathBuf,
+    csv: PathBuf,
+}
+
+impl Report {
+    fn claim(dir: &Path, overwrite: bool) -> Outcome<Self> {
+        let mut outputs = Outputs::new("evaluate", overwrite);
+        let [json, csv] = ["report.json", "report.csv"].map(|name| dir.join(name));
+        outputs.claim(&json)?;
+        outputs.claim(&csv)?;
+        std::fs::create_dir_all(dir).while_doing(|| format!("cannot make the folder {}", dir.display()))?;
+        Ok(Self { outputs, json, csv })
+    }
+
+    fn write(&self, found: &Evaluated, args: &Args) -> Outcome {
+        let mut all = found.to_json();
+        let runs: Vec<String> = std::iter::once(&args.run).chain(&args.more).map(|r| r.display().to_string()).collect();
+        all["hearth"] = json!(env!("CARGO_PKG_VERSION"));
+        all["runs"] = json!(runs);
+        all["data"] = json!(args.data.display().to_string());
+        self.outputs.write(&self.json, serde_json::to_string_pretty(&all)? + "\n")?;
+        self.outputs.write(&self.csv, found.to_csv().join("\n") + "\n")?;
+        note!("report  {}, {}", self.json.display(), self.csv.display());
+        Ok(())
+    }
 }
 
 /// Measures a run's network.

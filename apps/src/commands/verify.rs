@@ -1,15 +1,21 @@
-//! `hearth data verify`: checks whether a data set is fit to train on, and lists what to fix.
+//! `hearth data verify`: checks whether a data set is fit to train on, and by which recipe, and
+//! lists what to fix.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use hearth_data::quality::{self, CaseReport, Finding, Severity, Verification, VerifyOptions};
+use hearth_data::layouts::Target;
+use hearth_data::quality::{self, CaseReport, Finding, Kind, Severity, Verification, VerifyOptions};
+use hearth_recipe::RecipeError;
+use serde_json::json;
 
 use super::inspect::{shape, voxel};
 use crate::error::{Failure, Outcome};
 use crate::out;
+use crate::recipe::bundled;
+use crate::run::{self, Fitness, Plan, fitness};
 use crate::table::{self, Lean};
-use crate::terminal::{bold, progress, thousands};
+use crate::terminal::{self, bold, bytes, progress, thousands};
 
 /// The number of findings of a kind that are listed.
 const LISTED: usize = 10;
@@ -17,10 +23,14 @@ const LISTED: usize = 10;
 /// Arguments of `hearth data verify`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What --data of `train` takes (a folder with a dataset.json, nnU-Net raw, BIDS, BraTS, a
-    /// table, a list in JSON, DICOM), a folder with imagesTr and labelsTr, or of images
-    #[arg(value_name = "PATH")]
-    pub dir: PathBuf,
+    /// A bundled recipe or a TOML file, with which every case goes through the recipe's chain, too;
+    /// and what --data of `train` takes (a folder with a dataset.json, nnU-Net raw, BIDS, BraTS, a
+    /// table, a list in JSON, DICOM, slides), a folder with imagesTr and labelsTr, or of images
+    #[arg(value_name = "[RECIPE] PATH", num_args = 1..=2, required = true)]
+    pub what: Vec<PathBuf>,
+    /// Changes one value of the recipe
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
     /// The modalities of an image, as data.images of a recipe has them: columns of a table, keys of
     /// a list, ends of names; all that there are otherwise
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -44,22 +54,86 @@ pub struct Args {
 
 /// Checks the data set; fails where something in it is an error.
 pub fn run(args: &Args) -> Outcome {
+    let (recipe, dir) = match args.what.as_slice() {
+        [recipe, dir] => (Some(recipe), dir),
+        [dir] | [dir, ..] => (None, dir),
+        [] => return Err(Failure::new("name a data set")),
+    };
+    let plan = recipe.map(|recipe| plan(&recipe.to_string_lossy(), args)).transpose()?;
+    if plan.is_none() && !args.sets.is_empty() {
+        return Err(Failure::new("--set changes a recipe: name one before the data set"));
+    }
+    // Regions of slides are read by the recipe's own step, which a plain reader cannot replace.
+    let regions = plan.as_ref().is_some_and(|plan| plan.recipe.learns().patches().is_some());
+    let found = if regions { None } else { Some(quality::verify(dir, &options(args, plan.as_ref()))?) };
+    let fitness = plan.as_ref().map(|plan| fitness(plan, dir)).transpose();
+    let refused = match &fitness {
+        Ok(_) => Vec::new(),
+        Err(error) => vec![refusal(error)],
+    };
+    let fitness = fitness.ok().flatten();
+    let mut findings: Vec<Finding> = found.iter().flat_map(|found| found.findings.clone()).collect();
+    findings.extend(fitness.iter().flat_map(|fitness| fitness.findings.clone()));
+    findings.extend(refused);
+    findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.kind.cmp(&b.kind)).then(a.case.cmp(&b.case)));
+    if args.json {
+        let mut all = found.as_ref().map_or_else(|| Ok(json!({ "dir": dir })), serde_json::to_value)?;
+        all["findings"] = serde_json::to_value(&findings)?;
+        if let Some(fitness) = &fitness {
+            all["recipe"] = serde_json::to_value(fitness)?;
+        }
+        out!("{}", serde_json::to_string_pretty(&all)?);
+    } else {
+        if let Some(found) = &found {
+            print(found, args);
+        }
+        if let (Some(plan), Some(fitness)) = (&plan, &fitness) {
+            suits(plan, fitness);
+        }
+        to_fix(dir, &findings, args.all);
+    }
+    match findings.iter().filter(|finding| finding.severity == Severity::Error).count() {
+        0 => Ok(()),
+        1 => Err(Failure::new("1 error in the data set; fix it, or exclude the case")),
+        n => Err(Failure::new(format!("{n} errors in the data set; fix them, or exclude those cases"))),
+    }
+}
+
+/// The recipe, on the CPU, with the faults that `--accept` accepts.
+fn plan(recipe: &str, args: &Args) -> Outcome<Plan> {
+    let mut document = bundled::open(recipe)?;
+    for set in &args.sets {
+        document.set(set)?;
+    }
+    if !args.images.is_empty() {
+        document.set(&format!("data.images={}", toml::Value::from(args.images.clone())))?;
+    }
+    document.set_option("--device", "training.device", "cpu")?;
+    terminal::plan(document)
+}
+
+/// What a plain check of the files needs to know, in part from the recipe.
+fn options(args: &Args, plan: Option<&Plan>) -> VerifyOptions {
     let mut options = VerifyOptions::default();
     options.progress = progress();
     options.images.clone_from(&args.images);
     options.label.clone_from(&args.label);
     options.accept.clone_from(&args.accept);
-    let found = quality::verify(&args.dir, &options)?;
-    if args.json {
-        out!("{}", serde_json::to_string_pretty(&found)?);
-    } else {
-        print(&found, args);
+    if let Some(plan) = plan {
+        let wants = run::wants(&plan.recipe);
+        if options.images.is_empty() {
+            options.images = wants.images;
+        }
+        if let (None, Target::Image { name }) = (&options.label, wants.target) {
+            options.label = name;
+        }
     }
-    match found.count(Severity::Error) {
-        0 => Ok(()),
-        1 => Err(Failure::new("1 error in the data set; fix it, or exclude the case")),
-        n => Err(Failure::new(format!("{n} errors in the data set; fix them, or exclude those cases"))),
-    }
+    options
+}
+
+/// What keeps the recipe from opening the data set at all.
+fn refusal(error: &RecipeError) -> Finding {
+    Finding::new(Severity::Error, Kind::Refused, error.line()).advice("change the data set, or the recipe (--set)")
 }
 
 fn print(found: &Verification, args: &Args) {
@@ -73,7 +147,44 @@ fn print(found: &Verification, args: &Args) {
     if args.cases {
         each_case(&found.cases);
     }
-    to_fix(found, args.all);
+}
+
+/// What the recipe makes of it.
+fn suits(plan: &Plan, fitness: &Fitness) {
+    let Fitness { training, validation, cases, classes, .. } = fitness;
+    out!("");
+    let read =
+        if cases.len() < training + validation { format!(", {} of them read", cases.len()) } else { String::new() };
+    let all = training + validation;
+    let title = bold(&format!("recipe {}", plan.document.name()));
+    out!("{title}: of {all} cases {training} train, {validation} validate{read}");
+    let shapes = |shapes: Vec<[usize; 3]>| {
+        let (least, most) = (shapes.iter().min(), shapes.iter().max());
+        let words = |shape: &[usize; 3]| shape.map(|n| n.to_string()).join(" x ");
+        match (least, most) {
+            (Some(least), Some(most)) if least == most => words(least),
+            (Some(least), Some(most)) => format!("{} to {}", words(least), words(most)),
+            _ => "none".to_owned(),
+        }
+    };
+    out!("  images behind the chain: {}", shapes(cases.iter().map(|case| case.shape).collect()));
+    let crops: Vec<_> = cases.iter().filter_map(|case| case.crops).collect();
+    if let Some((each, _)) = crops.first() {
+        out!("  trained on: {each} of {} a case", shapes(crops.iter().map(|(_, shape)| *shape).collect()));
+    }
+    if fitness.cache_bytes > 0 {
+        let place = match plan.recipe.data.cache.dir() {
+            Some(dir) => format!("in {}", dir.display()),
+            None if plan.recipe.data.cache.on_device() => "on the device".to_owned(),
+            None => "in memory".to_owned(),
+        };
+        out!("  cache: about {} {place}", bytes(fitness.cache_bytes));
+    }
+    let rows: Vec<Vec<String>> = classes
+        .iter()
+        .map(|class| vec![class.name.clone(), class.training.to_string(), class.validation.to_string()])
+        .collect();
+    show(&[("learned", Lean::Left), ("cases that train", Lean::Right), ("that validate", Lean::Right)], &rows);
 }
 
 /// Minimum, median and maximum of the images' properties.
@@ -173,12 +284,12 @@ fn each_case(cases: &[CaseReport]) {
 }
 
 /// The table of what to fix, with the advice once per kind.
-fn to_fix(found: &Verification, all: bool) {
+fn to_fix(dir: &Path, findings: &[Finding], all: bool) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut advice: Vec<(&str, &str)> = Vec::new();
-    for group in found.findings.chunk_by(|a, b| (a.severity, a.kind) == (b.severity, b.kind)) {
+    for group in findings.chunk_by(|a, b| (a.severity, a.kind) == (b.severity, b.kind)) {
         let shown = if all { group.len() } else { group.len().min(LISTED) };
-        rows.extend(group[..shown].iter().map(|finding| line(found, finding)));
+        rows.extend(group[..shown].iter().map(|finding| line(dir, finding)));
         if shown < group.len() {
             let more = format!("and {} more ({})", group.len() - shown, group[0].kind.words());
             rows.push(vec![group[0].severity.word().to_owned(), String::new(), more]);
@@ -191,7 +302,8 @@ fn to_fix(found: &Verification, all: bool) {
     let rows: Vec<Vec<String>> =
         advice.iter().map(|(kind, text)| vec![(*kind).to_owned(), (*text).to_owned()]).collect();
     show(&[("about", Lean::Left), ("do", Lean::Left)], &rows);
-    let count = |severity: Severity, one: &str| match found.count(severity) {
+    let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let count = |severity: Severity, one: &str| match of(severity) {
         1 => format!("1 {one}"),
         n => format!("{n} {one}s"),
     };
@@ -204,8 +316,8 @@ fn to_fix(found: &Verification, all: bool) {
     );
 }
 
-fn line(found: &Verification, finding: &Finding) -> Vec<String> {
-    let file = finding.file.as_ref().map(|file| file.strip_prefix(&found.dir).unwrap_or(file).display().to_string());
+fn line(dir: &Path, finding: &Finding) -> Vec<String> {
+    let file = finding.file.as_ref().map(|file| file.strip_prefix(dir).unwrap_or(file).display().to_string());
     let what = match file {
         Some(file) => format!("{}  [{file}]", finding.what),
         None => finding.what.clone(),

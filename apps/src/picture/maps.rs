@@ -8,15 +8,15 @@ use super::legend::Legend;
 use super::panel::{Line, Panel};
 use super::subject::Subject;
 
-/// Exclusive classes on their image: the three planes through the slices that show most of them.
-/// `names` are those of class 0, 1, ...; maps are `[1, X, Y, Z]` on the image's grid, truth solid,
+/// Exclusive classes on their image: the three planes through the slices that show most of them,
+/// and below them through those in which truth and prediction differ most. `names` are those of class 0, 1, ...; maps are `[1, X, Y, Z]` on the image's grid, truth solid,
 /// prediction dashed.
 pub fn labels(subject: &Subject<'_>, names: &[String], prediction: &Image, truth: Option<&Image>) -> Canvas {
     let classes = |map: &Image| map.to_vec().into_iter().map(|class| class.round() as u8).collect::<Vec<u8>>();
     let (truth, prediction) = (truth.map(classes), classes(prediction));
     let mut layers: Vec<(Line, &[u8])> = truth.iter().map(|truth| (Line::Solid, &truth[..])).collect();
     layers.push((Line::Dashed, &prediction));
-    outlined(subject.title, subject.planes(layers), names.get(1..).unwrap_or(&[]))
+    outlined(subject.title, subject.planes_and_worst(layers), names.get(1..).unwrap_or(&[]))
 }
 
 /// As [`labels`], of regions that may overlap: a channel of 0 and 1 for each of `names`, and a
@@ -34,13 +34,13 @@ pub fn regions(subject: &Subject<'_>, names: &[String], prediction: &Image, trut
     let (truth, prediction) = (truth.map(masks).unwrap_or_default(), masks(prediction));
     let truth = truth.iter().map(|mask| (Line::Solid, &mask[..]));
     let layers = truth.chain(prediction.iter().map(|mask| (Line::Dashed, &mask[..]))).collect();
-    outlined(subject.title, subject.planes(layers), names)
+    outlined(subject.title, subject.planes_and_worst(layers), names)
 }
 
-/// Panels in a row, what is outlined below.
-fn outlined(title: &str, panels: Vec<Panel>, names: &[String]) -> Canvas {
-    let legend = Legend::new(&panels, names);
-    let mut board = Board::new(title, &[panels], |width| legend.height(width));
+/// Panels in rows, what is outlined below.
+fn outlined(title: &str, rows: Vec<Vec<Panel>>, names: &[String]) -> Canvas {
+    let legend = Legend::new(rows.iter().flatten(), names);
+    let mut board = Board::new(title, &rows, |width| legend.height(width));
     legend.draw(&mut board.canvas, MARGIN, board.top, board.width);
     board.canvas
 }

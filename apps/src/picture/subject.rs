@@ -3,7 +3,7 @@
 use hearth_data::Image;
 
 use super::panel::{Line, Panel};
-use super::view::View;
+use super::view::{Plane, View};
 use super::volume::{Volume, range};
 
 /// An image, and how it is drawn.
@@ -20,11 +20,35 @@ impl Subject<'_> {
     /// A panel of each plane, through the slices that show most of these layers: the middle ones
     /// where there are none.
     pub fn planes(&self, layers: Vec<(Line, &[u8])>) -> Vec<Panel> {
+        self.drawn(layers, |volume| {
+            volume.grid.planes().into_iter().map(|p| volume.slice(p, volume.telling(p))).collect()
+        })
+    }
+
+    /// The same, and below them the slices in which truth and prediction differ most, where both
+    /// are there and differ.
+    pub fn planes_and_worst(&self, layers: Vec<(Line, &[u8])>) -> Vec<Vec<Panel>> {
+        self.drawn(layers, |volume| {
+            let planes = volume.grid.planes();
+            let telling = planes.iter().map(|plane| volume.slice(*plane, volume.telling(*plane))).collect();
+            let worst = |plane: &Plane| {
+                let (index, voxels) = volume.worst(*plane)?;
+                let mut panel = volume.slice(*plane, index);
+                panel.caption += &format!(", the worst: {voxels} voxels differ");
+                Some(panel)
+            };
+            let worst: Vec<Panel> = planes.iter().filter_map(worst).collect();
+            // One slice is both: it is not drawn twice.
+            let one = volume.grid.shape[2] == 1;
+            if worst.is_empty() || one { vec![telling] } else { vec![telling, worst] }
+        })
+    }
+
+    fn drawn<T>(&self, layers: Vec<(Line, &[u8])>, draw: impl FnOnce(&Volume<'_>) -> T) -> T {
         let values = self.image.to_vec();
         let channels = shown(self.image, &values);
         let window = self.window.unwrap_or_else(|| range(&channels));
-        let volume = Volume { grid: View::of(self.image).grid(self.image), channels, layers, window };
-        volume.grid.planes().into_iter().map(|plane| volume.slice(plane, volume.telling(plane))).collect()
+        draw(&Volume { grid: View::of(self.image).grid(self.image), channels, layers, window })
     }
 }
 

@@ -18,18 +18,33 @@ pub struct Volume<'a> {
 impl Volume<'_> {
     /// How many voxels of each slice belong to a class.
     pub fn areas(&self, plane: Plane) -> Vec<usize> {
+        let is_class = |classes: &[u8], place: usize| classes.get(place).is_some_and(|class| *class > 0);
+        self.count(plane, |place| self.layers.iter().any(|(_, classes)| is_class(classes, place)))
+    }
+
+    /// The slice in which most voxels differ between what is true and what is predicted, and how
+    /// many; none where there is no truth, or no difference.
+    pub fn worst(&self, plane: Plane) -> Option<(usize, usize)> {
+        let of = |wanted: Line| self.layers.iter().filter(move |(line, _)| *line == wanted).map(|(_, classes)| classes);
+        let pairs: Vec<_> = of(Line::Solid).zip(of(Line::Dashed)).collect();
+        let differing =
+            self.count(plane, |place| pairs.iter().any(|(truth, found)| truth.get(place) != found.get(place)));
+        differing.into_iter().enumerate().rev().max_by_key(|(_, voxels)| *voxels).filter(|(_, voxels)| *voxels > 0)
+    }
+
+    /// How many voxels of each slice are counted, by where they are stored.
+    fn count(&self, plane: Plane, counts: impl Fn(usize) -> bool) -> Vec<usize> {
         let [(across, _), (down, _)] = plane.axes();
         let shape = self.grid.shape;
-        let count = |index: usize| {
+        let in_slice = |index: usize| {
             let inside = |column: usize, row: usize| {
                 let mut voxel = [index; 3];
                 (voxel[across], voxel[down]) = (column, row);
-                let place = self.grid.place(voxel);
-                self.layers.iter().any(|(_, classes)| classes.get(place).is_some_and(|class| *class > 0))
+                counts(self.grid.place(voxel))
             };
             (0..shape[down]).map(|row| (0..shape[across]).filter(|column| inside(*column, row)).count()).sum()
         };
-        (0..shape[plane.across()]).map(count).collect()
+        (0..shape[plane.across()]).map(in_slice).collect()
     }
 
     /// The slice that shows most of the classes, near the middle among equal ones.

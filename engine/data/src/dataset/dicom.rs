@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_dicom::{AnnotationKind, Pair, Series};
 
-use super::Item;
+use super::{Field, Item};
 use crate::DataError;
 
 /// The cases of a folder of DICOM, sorted by patient and series number, so that a split does not
@@ -46,7 +46,8 @@ pub(crate) fn collection(dir: &Path) -> Result<Vec<Item>, DataError> {
         for (number, folder) in folders(&folder)? {
             let (image, seg) = (folder.join("image"), folder.join("seg"));
             if image.is_dir() && seg.is_dir() {
-                items.push(Item::new(format!("{patient}/{number}")).with("image", image).with("seg", seg));
+                let item = Item::new(format!("{patient}/{number}")).with("image", image).with("seg", seg);
+                items.push(item.with_field("patient", Field::Text(patient.clone())));
             }
         }
     }
@@ -91,7 +92,11 @@ fn scanned(dir: &Path, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
     let mut items: Vec<Item> = Vec::new();
     for pair in found.pairs.iter().filter(|p| is_preferred(p) || !preferred.contains(p.image.uid())) {
         let image = folder_of(&pair.image, &scan.series).map_err(wrong)?;
-        items.push(Item::new(name(pair, &items)).with("image", image).with("seg", &pair.annotation.path));
+        let mut item = Item::new(name(pair, &items)).with("image", image).with("seg", &pair.annotation.path);
+        if let Some(patient) = &pair.annotation.patient {
+            item = item.with_field("patient", Field::Text(patient.clone()));
+        }
+        items.push(item);
     }
     Ok(items)
 }

@@ -62,6 +62,8 @@ impl Severity {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Kind {
+    /// A case that a recipe cannot use.
+    Refused,
     /// A file that the data set names is missing.
     MissingFile,
     /// A file cannot be read.
@@ -120,6 +122,7 @@ impl Kind {
     /// Its description.
     pub fn words(self) -> &'static str {
         match self {
+            Kind::Refused => "not usable",
             Kind::MissingFile => "missing file",
             Kind::Unreadable => "unreadable file",
             Kind::Unlisted => "unlisted file",
@@ -172,21 +175,28 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(severity: Severity, kind: Kind, what: impl Into<String>) -> Self {
+    /// What was found, without a place or advice.
+    pub fn new(severity: Severity, kind: Kind, what: impl Into<String>) -> Self {
         Finding { severity, kind, case: None, file: None, what: what.into(), advice: None }
     }
 
-    fn advice(mut self, advice: impl Into<String>) -> Self {
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    fn file(mut self, file: &Path) -> Self {
+    /// Adds the file concerned.
+    #[must_use]
+    pub fn file(mut self, file: &Path) -> Self {
         self.file = Some(file.to_owned());
         self
     }
 
-    fn case(mut self, case: &str) -> Self {
+    /// Adds the case concerned.
+    #[must_use]
+    pub fn case(mut self, case: &str) -> Self {
         self.case = Some(case.to_owned());
         self
     }

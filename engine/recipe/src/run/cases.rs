@@ -5,10 +5,11 @@ use std::path::Path;
 
 use hearth_data::layouts::{self, CaseList, Target, Wants};
 use hearth_data::readers::check_grids;
-use hearth_data::{CrossValidation, Item, Sample, split_fraction};
+use hearth_data::{CrossValidation, Item, Sample};
 use hearth_registry::unknown;
 
 use super::Plan;
+use super::patients::split_patients;
 use super::plan::maps_labels;
 use crate::error::{Context, Outcome, RecipeError};
 use crate::recipe::{Output, Recipe, Validation};
@@ -165,7 +166,7 @@ fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
         Validation::Fold([fold, folds]) => {
             Ok(CrossValidation::new(cases, *folds, seed32(recipe.training.seed))?.split(*fold)?)
         }
-        Validation::Fraction(part) => Ok(split_fraction(cases, *part, seed32(recipe.training.seed))?),
+        Validation::Fraction(part) => Ok(split_patients(cases, *part, seed32(recipe.training.seed))?),
     }
 }
 

@@ -13,6 +13,7 @@ use hearth_registry::unknown;
 use serde::{Deserialize, Serialize};
 
 use super::cases::seed32;
+use super::patients::patient_in_name;
 use super::{Cases, Plan, folders};
 use crate::error::{Context, Outcome, RecipeError};
 use crate::recipe::{FoldMethod, Folds};
@@ -259,35 +260,13 @@ fn groups(items: &[Item], column: &str) -> Outcome<Vec<Value>> {
         return values(items, column);
     }
     let of_name = |item: &Item| {
-        patient(&item.case).map(|name| Value::Word(name.to_owned())).ok_or_else(|| {
+        patient_in_name(&item.case).map(|name| Value::Word(name.to_owned())).ok_or_else(|| {
             let what =
                 format!("there is no column \"patient\", and the name of case {} does not say which one", item.case);
             RecipeError::new(format!("{what} it is (names of BIDS, BraTS and DICOM do): give a table with a column"))
         })
     };
     items.iter().map(of_name).collect()
-}
-
-/// The patient in the name of a case: `sub-01` of `sub-01_ses-02`, `BraTS-GLI-00005` of
-/// `BraTS-GLI-00005-101`, `Brats18_2013_2` of `Brats18_2013_2_1`, the ID before the series of
-/// DICOM.
-fn patient(case: &str) -> Option<&str> {
-    let counts = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let without = |mark: char| case.rsplit_once(mark).filter(|(_, last)| counts(last)).map(|(name, _)| name);
-    if case.starts_with("sub-") {
-        return Some(case.split('_').next().unwrap_or(case));
-    }
-    if case.starts_with("BraTS-") {
-        return without('-');
-    }
-    if ["Brats17_", "Brats18_", "Brats19_", "BraTS19_"].iter().any(|start| case.starts_with(start)) {
-        return without('_');
-    }
-    // A case for each patient.
-    if case.starts_with("BraTS20") {
-        return Some(case);
-    }
-    case.rsplit_once('/').map(|(name, _)| name)
 }
 
 #[cfg(test)]
@@ -300,18 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn patients_are_read_from_names() {
-        for (case, name) in [
-            ("sub-01_ses-02", "sub-01"),
-            ("sub-01", "sub-01"),
-            ("BraTS-GLI-00005-101", "BraTS-GLI-00005"),
-            ("Brats18_2013_2_1", "Brats18_2013_2"),
-            ("BraTS2021_00005", "BraTS2021_00005"),
-            ("LUNG1-001/3-2", "LUNG1-001"),
-        ] {
-            assert_eq!(patient(case), Some(name), "{case}");
-        }
-        assert_eq!(patient("spleen_10"), None);
+    fn a_patient_that_is_nowhere_to_be_read_is_named() {
         let text = groups(&[Item::new("spleen_10")], "patient").expect_err("refused").line();
         assert!(text.contains("spleen_10") && text.contains("give a table"), "{text}");
     }
