@@ -11,6 +11,14 @@ use crate::{At, CommError, Received};
 /// What a backend sends when an operation has ended.
 pub(crate) type Answer = Result<Received, CommError>;
 
+/// Why an answer has not come.
+pub(crate) enum Late {
+    /// It will not: the error.
+    Never(CommError),
+    /// It is about to come; the error if it does not after all.
+    Soon(CommError),
+}
+
 /// An operation that was started. It proceeds whether or not it is waited for; dropping it ignores
 /// its result.
 pub struct Pending<T> {
@@ -18,8 +26,8 @@ pub struct Pending<T> {
     started: Instant,
     /// How long after the start the answer is waited for.
     patience: Duration,
-    /// The error where no answer came by then.
-    late: Box<dyn FnOnce() -> CommError + Send>,
+    /// What is said where no answer came by then.
+    late: Box<dyn FnOnce() -> Late + Send>,
     ledger: Arc<Ledger>,
     phase: String,
     bytes: u64,
@@ -31,7 +39,7 @@ impl Pending<Received> {
     pub(crate) fn new(
         answer: Receiver<Answer>,
         patience: Duration,
-        late: impl FnOnce() -> CommError + Send + 'static,
+        late: impl FnOnce() -> Late + Send + 'static,
         (ledger, at, bytes): (Arc<Ledger>, &At, u64),
     ) -> Self {
         let (started, phase) = (Instant::now(), at.phase.to_string());
@@ -57,9 +65,13 @@ impl<T> Pending<T> {
         let answer = match answer {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                let error = (self.late)();
-                // It may have come while the error was being made.
-                self.answer.try_recv().unwrap_or(Err(error))
+                let late = (self.late)();
+                // It may have come while the reason was looked for.
+                match (self.answer.try_recv(), late) {
+                    (Ok(answer), _) => answer,
+                    (Err(_), Late::Never(error)) => Err(error),
+                    (Err(_), Late::Soon(error)) => self.answer.recv().unwrap_or(Err(error)),
+                }
             }
         };
         self.ledger.record(&self.phase, self.bytes, begin.elapsed());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::pending::Answer;
+use crate::pending::{Answer, Late};
 use crate::waits::Ledger;
 use crate::wire::{rounded, sum_in_order};
 use crate::{At, Cause, CommError, Communicator, Operation, Peer, PeerState, Pending, Received, Waits, Wire};
@@ -126,11 +126,14 @@ impl Group {
     }
 
     /// What the rank finds when a deadline has passed, and the end of the operation for the others.
-    fn late(&self, rank: usize, number: u64, operation: &'static str, at: &At) -> CommError {
+    /// Where all have arrived, the result is being computed.
+    fn late(&self, rank: usize, number: u64, operation: &'static str, at: &At) -> Late {
         let mut state = self.state();
-        if let Some(fault) = &state.fault {
-            return self.error(rank, operation, at, fault.clone());
-        }
+        let Some(meeting) = state.meetings.get_mut(&number) else {
+            return Late::Soon(self.error(rank, operation, at, Cause::Finished));
+        };
+        // Its own answer is the error below.
+        meeting[rank] = None;
         let peers = state.seats.iter().enumerate().filter(|(peer, _)| *peer != rank).map(|(peer, seat)| {
             let arrived = seat.count > number;
             let here = if arrived { PeerState::Arrived } else { PeerState::Behind { last: seat.last.clone() } };
@@ -140,11 +143,11 @@ impl Group {
         let error = self.error(rank, operation, at, cause);
         let told = Cause::PeerFault { rank, host: self.hosts[rank].clone(), code: 1, why: error.to_string() };
         self.fail(&mut state, &told);
-        error
+        Late::Never(error)
     }
 }
 
-/// How an arrival differs from that of rank 0, if they cannot be one operation.
+/// How an arrival differs from another one, if they cannot be one operation.
 fn mismatch(first: &Arrival, other: &Arrival) -> Option<String> {
     if other.describe() != first.describe() || other.operation.root() != first.operation.root() {
         return Some(match other.operation.root() {
@@ -233,9 +236,9 @@ impl Communicator for ThreadCommunicator {
             state.seats[rank] = Seat { count: number + 1, last: arrival.describe() };
             let world = self.world();
             let meeting = state.meetings.entry(number).or_insert_with(|| (0..world).map(|_| None).collect());
+            // Those that came before agree with each other.
+            let differs = meeting.iter().flatten().next().and_then(|first| mismatch(first, &arrival));
             meeting[rank] = Some(arrival);
-            let differs = meeting.iter().flatten().next().zip(meeting[rank].as_ref());
-            let differs = differs.and_then(|(first, own)| mismatch(first, own));
             if let Some(theirs) = differs {
                 let cause = Cause::Mismatch { rank, host: group.hosts[rank].clone(), theirs };
                 group.fail(&mut state, &cause);

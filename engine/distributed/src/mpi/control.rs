@@ -23,7 +23,7 @@ enum Message {
     Question { from: usize },
     /// So many operations were started; the last one was this.
     Answer { from: usize, count: u64, last: String },
-    /// The sender cannot go on.
+    /// A rank cannot go on; the sender passes it on if it is another.
     Fault { from: usize, code: i32, why: String },
 }
 
@@ -135,8 +135,8 @@ impl<H: Handle> Control<H> {
     }
 
     /// Reports a fault to the other ranks, and waits for up to `patience` until it is sent.
-    pub(super) fn report(&mut self, mpi: &Mpi<H>, code: i32, why: &str, patience: Duration) {
-        let fault = Message::Fault { from: self.rank, code, why: short(why) };
+    pub(super) fn report(&mut self, mpi: &Mpi<H>, fault: &Fault, patience: Duration) {
+        let fault = Message::Fault { from: fault.rank, code: fault.code, why: short(&fault.why) };
         for other in self.others() {
             self.send(mpi, other, &fault);
         }

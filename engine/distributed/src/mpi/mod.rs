@@ -37,6 +37,7 @@ use self::calls::{Failed, Mpi};
 use self::symbols::Functions;
 use self::transfer::{Step, Transfer};
 use self::worker::{ANSWERS, Command, Job, LANES, Worker};
+use crate::pending::Late;
 use crate::waits::Ledger;
 use crate::{At, Cause, CommError, Communicator, Launcher, Operation, Pending, Placement, Received, Waits};
 
@@ -263,7 +264,7 @@ impl Communicator for MpiCommunicator {
         let deadline = at.deadline;
         let finished = self.error(name, at, Cause::Finished);
         let stuck = self.error(name, at, Cause::Stuck { waited: deadline });
-        let late = move || if sent && started.elapsed() > deadline { stuck } else { finished };
+        let late = move || Late::Never(if sent && started.elapsed() > deadline { stuck } else { finished });
         Pending::new(receiver, at.deadline + ANSWERS + REPORT, late, (self.ledger.clone(), at, bytes))
     }
 

@@ -30,10 +30,6 @@ macro_rules! functions {
                 })
             }
         }
-
-        /// The symbols of [`Functions`].
-        #[cfg(test)]
-        pub(super) const SYMBOLS: &[&str] = &[$($symbol),*];
     };
 }
 

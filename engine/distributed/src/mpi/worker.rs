@@ -114,12 +114,14 @@ impl<H: Handle> Worker<H> {
                     return;
                 }
                 Ok(Command::Leave { code, why, done }) => {
-                    self.control.report(&self.mpi, code, &why, ANSWERS);
+                    let fault = self.fault(code, why);
+                    self.control.report(&self.mpi, &fault, ANSWERS);
                     let _ = done.send(());
                     return;
                 }
                 Ok(Command::Abort { code, why }) => {
-                    self.control.report(&self.mpi, code, &why, ANSWERS);
+                    let fault = self.fault(code, why);
+                    self.control.report(&self.mpi, &fault, ANSWERS);
                     std::thread::sleep(GRACE);
                     self.mpi.abort(code);
                     return;
@@ -245,6 +247,15 @@ impl<H: Handle> Worker<H> {
             self.fail_all(cause, None);
         }
         Ok(())
+    }
+
+    /// What the other ranks are told when this one ends: what ended it, if that is known.
+    fn fault(&self, code: i32, why: String) -> Fault {
+        match &self.failed {
+            Some(Cause::PeerFault { rank, code, why, .. }) => Fault { rank: *rank, code: *code, why: why.clone() },
+            Some(Cause::Earlier(error)) => Fault { rank: self.place.0, code, why: error.to_string() },
+            _ => Fault { rank: self.place.0, code, why },
+        }
     }
 
     fn peer_fault(&self, Fault { rank, code, why }: Fault) -> Cause {
