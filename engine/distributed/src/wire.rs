@@ -1,8 +1,7 @@
 //! How values travel between ranks: [`Wire`].
 
-use bytemuck::{AnyBitPattern, Zeroable};
+use bytemuck::AnyBitPattern;
 use half::bf16;
-use half::slice::HalfFloatSliceExt;
 
 /// The type in which the values of an all-reduce travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -26,18 +25,21 @@ impl Wire {
     }
 }
 
-/// f32 values as bf16.
+/// f32 values as bf16, rounded to the nearest, ties to even; a NaN stays one. `half` converts the
+/// same way, value by value; this loop is compiled to vectors.
 pub(crate) fn to_bf16(values: &[f32]) -> Vec<bf16> {
-    let mut words = vec![bf16::zeroed(); values.len()];
-    words.convert_from_f32_slice(values);
-    words
+    let word = |value: &f32| {
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+        let nan = bits >> 16 | 0x40;
+        bf16::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { nan } else { rounded } as u16)
+    };
+    values.iter().map(word).collect()
 }
 
 /// bf16 values as f32.
 pub(crate) fn from_bf16(words: &[bf16]) -> Vec<f32> {
-    let mut values = vec![0.0; words.len()];
-    words.convert_to_f32_slice(&mut values);
-    values
+    words.iter().map(|word| f32::from_bits(u32::from(word.to_bits()) << 16)).collect()
 }
 
 /// The values whose bytes these are. Bytes of an incomplete value at the end are ignored.
@@ -80,6 +82,21 @@ mod tests {
         let (large, small, minus) = ([1e8_f32; 1500], [1.0_f32; 1500], [-1e8_f32; 1500]);
         assert_eq!(sum_in_order(&[&large, &small, &minus]), [1.0; 1500]);
         assert!(sum_in_order(&[]).is_empty());
+    }
+
+    #[test]
+    fn bf16_is_rounded_as_half_rounds() {
+        let values: Vec<f32> = (0..=u16::MAX)
+            .flat_map(|high| [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff].map(|low| u32::from(high) << 16 | low))
+            .map(f32::from_bits)
+            .collect();
+        let words = to_bf16(&values);
+        for (value, word) in values.iter().zip(&words) {
+            assert_eq!(word.to_bits(), bf16::from_f32(*value).to_bits(), "{value:e}");
+        }
+        for (word, value) in words.iter().zip(from_bf16(&words)) {
+            assert_eq!(value.to_bits(), u32::from(word.to_bits()) << 16);
+        }
     }
 
     #[test]

@@ -168,6 +168,45 @@ fn speed(ranks: &MpiCommunicator) {
             println!("5 million values, {wire:?}, {order:?}: median {:.1} ms, least {:.1} ms", times[6], times[0]);
         }
     }
+    // What communication costs the thread that computes, and how much of it is hidden.
+    let mut rows: Vec<[f64; 3]> = (0..9)
+        .map(|step| {
+            ranks.barrier(&at(step)).expect("all arrive");
+            let begin = Instant::now();
+            work();
+            let alone = begin.elapsed();
+            ranks.barrier(&at(step)).expect("all arrive");
+            let begin = Instant::now();
+            let start = |_| {
+                ranks.start_all_reduce(
+                    vec![1.0; 1_250_000],
+                    AllReduce { wire: Wire::F32, order: Order::Any },
+                    &at(step),
+                )
+            };
+            let pending: Vec<_> = (0..4).map(start).collect();
+            work();
+            let beside = begin.elapsed();
+            for sum in pending {
+                sum.wait().expect("a sum");
+            }
+            [alone, beside, begin.elapsed()].map(|time| time.as_secs_f64() * 1e3)
+        })
+        .collect();
+    rows.sort_by(|a, b| a[2].total_cmp(&b[2]));
+    let [alone, beside, all] = rows[rows.len() / 2];
+    println!(
+        "rank {}: work {alone:.0} ms; beside 4 buckets of 5 MB {beside:.0} ms, until they are there {all:.0} ms",
+        ranks.rank()
+    );
+}
+
+/// About 0.2 s of arithmetic.
+fn work() {
+    let mut sum = 0_u64;
+    for i in 0..100_000_000_u64 {
+        sum = std::hint::black_box(sum ^ i);
+    }
 }
 
 /// What a run of ranks printed, and how it ended.

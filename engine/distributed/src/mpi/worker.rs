@@ -27,8 +27,10 @@ const GRACE: Duration = Duration::from_millis(500);
 const SERVE: Duration = Duration::from_millis(2);
 /// The same where nothing is under way.
 const IDLE: Duration = Duration::from_millis(10);
-/// How often a call is tested without a pause, and how long a pause is after that.
-const TESTS: u32 = 100;
+/// How long calls are tested without a pause, after something has happened: as long as a large
+/// bucket travels. The processor is offered to other threads between tests.
+const EAGER: Duration = Duration::from_millis(20);
+/// The pause between tests later, when a rank is late.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// What the worker is asked to do.
@@ -76,8 +78,8 @@ pub(super) struct Worker<H> {
     /// What later operations report, after an error.
     failed: Option<Cause>,
     served: Instant,
-    /// Loops since something has happened.
-    quiet: u32,
+    /// When a call was made or completed.
+    moved: Instant,
 }
 
 impl<H: Handle> Worker<H> {
@@ -93,7 +95,7 @@ impl<H: Handle> Worker<H> {
             started: Started::default(),
             failed: None,
             served: Instant::now(),
-            quiet: 0,
+            moved: Instant::now(),
         }
     }
 
@@ -154,7 +156,7 @@ impl<H: Handle> Worker<H> {
     }
 
     fn take(&mut self, Job { operation, at, started, answer }: Job) {
-        self.quiet = 0;
+        self.moved = Instant::now();
         let ticket = Ticket { number: self.started.count, name: operation.name(), at, started, answer };
         let refused = match (&self.failed, operation.root()) {
             (Some(cause), _) => Some(cause.clone()),
@@ -192,11 +194,11 @@ impl<H: Handle> Worker<H> {
                         break;
                     }
                     Ok(Step::Next(transfer)) => {
-                        self.quiet = 0;
+                        self.moved = Instant::now();
                         self.lanes[lane].active = Some((ticket, transfer));
                     }
                     Ok(Step::Done(received)) => {
-                        self.quiet = 0;
+                        self.moved = Instant::now();
                         let _ = ticket.answer.send(Ok(received));
                     }
                     Err(cause) => {
@@ -281,10 +283,9 @@ impl<H: Handle> Worker<H> {
         self.fail_all(cause, Some(ticket));
     }
 
-    /// Leaves the processor to others: at once where a test has just succeeded, for longer later.
-    fn pause(&mut self) {
-        self.quiet = self.quiet.saturating_add(1);
-        if self.quiet < TESTS {
+    /// Offers the processor to others.
+    fn pause(&self) {
+        if self.moved.elapsed() < EAGER {
             std::thread::yield_now();
         } else {
             std::thread::sleep(PAUSE);
