@@ -92,8 +92,8 @@ pub enum Cause {
     /// An earlier operation of this communicator failed.
     #[error("an earlier operation failed: {0}")]
     Earlier(CommError),
-    /// The communicator was finished before.
-    #[error("the communicator is finished")]
+    /// The communicator was finished before, or the thread that owns MPI has ended.
+    #[error("the communicator has ended")]
     Finished,
 }
 

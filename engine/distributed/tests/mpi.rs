@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hearth_distributed::{
-    AllReduce, At, Communicator, Facts, MpiCommunicator, Order, Placement, Wire, agree, gather_waits,
+    AllReduce, At, Communicator, Facts, MpiCommunicator, Order, Placement, Wire, agree, connect, gather_waits,
 };
 
 #[path = "../../../tests/clients.rs"]
@@ -32,7 +32,13 @@ fn at(step: u64) -> At {
 #[test]
 #[ignore = "what the tests below start"]
 fn what_a_rank_does() {
-    let what = std::env::var(WHAT).expect("a test starts it");
+    // Without its parent there is nothing to do.
+    let Ok(what) = std::env::var(WHAT) else { return };
+    if what == "connect" {
+        let ranks = connect(Duration::from_secs(30)).expect("nothing is needed");
+        println!("connected: rank {} of {}", ranks.rank(), ranks.world());
+        return;
+    }
     let placement = Placement::from_environment().expect("sound variables");
     let ranks = match MpiCommunicator::open(placement.as_ref(), Duration::from_secs(30)) {
         Ok(ranks) => ranks,
@@ -73,6 +79,7 @@ fn what_a_rank_does() {
             if rank == 1 {
                 match what.as_str() {
                     "stop" => signal("STOP"),
+
                     "kill" => signal("KILL"),
                     "late" => std::thread::sleep(SHORT * 4),
                     "fault" => ranks.abort(7, "spleen_12.nii.gz cannot be read"),
@@ -81,8 +88,16 @@ fn what_a_rank_does() {
             }
             let limited = At::new("gradients", 17).within(SHORT);
             let begin = Instant::now();
-            if let Err(error) = ranks.all_reduce(vec![1.0; 1000], AllReduce::default(), &limited) {
-                eprintln!("after {:.1} s: {error}", begin.elapsed().as_secs_f64());
+            let ended = match std::env::var("HEARTH_TEST_OPERATION").as_deref() {
+                Ok("broadcast") => ranks.broadcast(vec![1], 0, &limited).map(|_| ()),
+                Ok("gather") => ranks.gather(vec![1], 0, &limited).map(|_| ()),
+                Ok("all-gather") => ranks.all_gather(vec![1], &limited).map(|_| ()),
+                _ => ranks.all_reduce(vec![1.0; 1000], AllReduce::default(), &limited).map(|_| ()),
+            };
+            if let Err(error) = ended {
+                // In one piece: the ranks share the launcher's output.
+                let line = format!("after {:.1} s: {error}\n", begin.elapsed().as_secs_f64());
+                eprint!("{line}");
                 ranks.abort(3, &error.to_string());
             }
         }
@@ -91,10 +106,11 @@ fn what_a_rank_does() {
     println!("rank {rank} has finished");
 }
 
-/// Sends a signal to this process.
+/// Sends a signal to this process, and does nothing until it takes effect.
 fn signal(name: &str) {
     let sent = Command::new("kill").arg(format!("-{name}")).arg(std::process::id().to_string()).status();
     assert!(sent.expect("kill").success());
+    std::thread::sleep(LIMIT);
 }
 
 /// Every operation, with results that are known.
@@ -313,7 +329,7 @@ fn live_ranks_of_mpich() {
 }
 
 #[test]
-#[ignore = "measures; docs/benchmarks.md"]
+#[ignore = "measures"]
 fn live_speed_of_open_mpi_and_mpich() {
     let Some(open_mpi) = clients::find_program("mpirun.openmpi", "calls_of_open_mpi_are_right") else { return };
     println!("Open MPI, 2 ranks:\n{}", mpirun(&open_mpi, 2, "speed").said);
@@ -323,16 +339,22 @@ fn live_speed_of_open_mpi_and_mpich() {
 
 /// The stub, built for an interface, in a folder that is kept while the tests run.
 fn stub(interface: &str) -> PathBuf {
+    stub_with(interface, &[])
+}
+
+/// The same with other arguments for the compiler.
+fn stub_with(interface: &str, more: &[&str]) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder"));
-    let name = if interface == "STANDARD" { "libmpi_abi_stub.so".to_owned() } else { format!("lib{interface}.so") };
+    let interface_name = if interface == "STANDARD" { "mpi_abi" } else { interface };
+    let name = format!("lib{interface_name}{}.so", more.len());
     let library = folder.path().join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi_stub.c");
     // Under another name first: tests run at once, and one may have opened it.
     let built = tempfile::NamedTempFile::new_in(folder.path()).expect("a file").into_temp_path();
     let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", &format!("-D{interface}"), "-o"]);
-    let output = cc.arg(&built).arg(source).output().expect("a C compiler");
+    cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", &format!("-D{interface}")]);
+    let output = cc.args(more).arg("-o").arg(&built).arg(source).output().expect("a C compiler");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     fs::rename(&built, &library).expect("the stub");
     library
@@ -374,6 +396,16 @@ fn calls_are_right(interface: &str, name: &str) {
                     on stub-host does not respond";
     assert!(said.contains(expected), "{said}");
     assert!(fs::read_to_string(path).expect("the calls").ends_with("MPI_Isend 4\nMPI_Isend 4\nMPI_Abort\n"));
+
+    for (call, operation) in [("MPI_Ibcast", "broadcast"), ("MPI_Igatherv", "gather")] {
+        let stalls = [("STUB_SIZE", "2"), ("STUB_STALL", call), ("HEARTH_TEST_OPERATION", operation)];
+        let Run { said, code, .. } = stubbed(interface, &stalls, "stop");
+        assert_eq!(code, Some(3), "{said}");
+        assert!(
+            said.contains(&format!("{operation} of phase gradients, step 17: not finished after 1.5 s; ")),
+            "{said}"
+        );
+    }
 
     // Rank 1 has reported a fault.
     let fault = r#"{"Fault":{"from":1,"code":7,"why":"spleen_12.nii.gz cannot be read"}}"#;
@@ -432,10 +464,21 @@ fn a_library_that_is_missing_or_of_another_launcher_is_said_in_one_line() {
         command.env("HEARTH_MPI", name).envs(started);
         one_line(ranks_of(command, "everything"))
     };
+    let old = stub_with("OPEN_MPI", &["-DMPI_Igatherv=of_a_later_version"]);
+    let said = named(&old.to_string_lossy());
+    assert!(said.ends_with("lacks MPI_Igatherv: it is not a library of MPI 3 or later"), "{said}");
     assert!(named("/nowhere/libmpi.so.40").contains("HEARTH_MPI=/nowhere/libmpi.so.40 cannot be opened: "));
     #[cfg(target_os = "linux")]
     {
         let said = named("libc.so.6");
         assert!(said.contains("libc.so.6 lacks MPI_Init_thread: it is not a library of MPI 3 or later"), "{said}");
     }
+}
+
+#[test]
+fn a_process_that_no_launcher_started_needs_no_library() {
+    let mut command = Command::new("env");
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    let Run { said, code, .. } = ranks_of(command, "connect");
+    assert!(code == Some(0) && said.contains("connected: rank 0 of 1"), "{said}");
 }
