@@ -1,6 +1,9 @@
 //! Ranks over MPI. `live_*` start ranks by the `mpirun` of a real MPI; their twins run one rank
 //! over `mpi_stub.c`, a library for each of the three interfaces that checks what it is called with.
 
+// Signals, and libraries that a C compiler builds.
+#![cfg(unix)]
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,7 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hearth_distributed::{
-    AllReduce, At, Communicator, Facts, MpiCommunicator, Order, Placement, Wire, agree, connect, gather_waits,
+    AllReduce, At, Communicator, Facts, MpiCommunicator, MpiError, Order, Placement, Wire, agree, connect, gather_waits,
 };
 
 #[path = "../../../tests/clients.rs"]
@@ -40,13 +43,22 @@ fn what_a_rank_does() {
         return;
     }
     let placement = Placement::from_environment().expect("sound variables");
-    let ranks = match MpiCommunicator::open(placement.as_ref(), Duration::from_secs(30)) {
+    let mut patience = Duration::from_secs(30);
+    if what == "absent" {
+        if placement.is_some_and(|placement| placement.rank == 1) {
+            std::thread::sleep(LIMIT);
+        }
+        patience = Duration::from_secs(2);
+    }
+    let ranks = match MpiCommunicator::open(placement.as_ref(), patience) {
         Ok(ranks) => ranks,
         Err(error) => {
             eprintln!("not connected: {error}");
             std::process::exit(4);
         }
     };
+    let again = MpiCommunicator::open(placement.as_ref(), patience).map(|_| ());
+    assert!(matches!(again, Err(MpiError::AlreadyOpen)), "{again:?}");
     let rank = ranks.rank();
     match what.as_str() {
         "everything" => everything(&ranks),
@@ -82,6 +94,7 @@ fn what_a_rank_does() {
 
                     "kill" => signal("KILL"),
                     "late" => std::thread::sleep(SHORT * 4),
+                    "panic" => panic!("as a test wants"),
                     "fault" => ranks.abort(7, "spleen_12.nii.gz cannot be read"),
                     _ => {}
                 }
@@ -311,6 +324,13 @@ fn live(program: &Path, interface: &str) {
     let Run { said, code, .. } = mpirun(program, 3, "fault");
     assert!(code.is_some_and(|code| code != 0), "{code:?}: {said}");
     assert!(said.contains("reported a fault (code 7): spleen_12.nii.gz cannot be read"), "{said}");
+    let Run { said, code, .. } = mpirun(program, 3, "panic");
+    assert!(code.is_some_and(|code| code != 0), "{code:?}: {said}");
+    assert!(said.contains("rank 1 on") && said.contains("reported a fault (code 101): it panicked"), "{said}");
+    // A rank that does not start.
+    let Run { said, code, seconds } = mpirun(program, 2, "absent");
+    assert!(code.is_some_and(|code| code != 0) && seconds < 30.0, "{code:?} after {seconds} s: {said}");
+    assert!(said.contains("MPI cannot be started: not all ranks were there after 2 s"), "{said}");
     let Run { said, code, .. } = mpirun(program, 3, "leave");
     assert!(code.is_some_and(|code| code != 0), "{code:?}: {said}");
     assert!(said.contains("rank 1 on") && said.contains("it left before the run was finished"), "{said}");
