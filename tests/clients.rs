@@ -1,5 +1,5 @@
 //! Python libraries that read what the project writes, or say what it should compute: MONAI,
-//! nibabel, scipy, TensorBoard. The tests of several crates include this file by `#[path]`.
+//! nibabel, scipy, TensorBoard; and programs that start it: `mpirun`. The tests of several crates include this file by `#[path]`.
 //!
 //! A test that asks a client is called `live_*` and names its twin: a test of the same file that
 //! replays what the client said once, and runs everywhere. `tests/skips.rs` holds every test to
@@ -42,16 +42,41 @@ pub fn find(modules: &'static [&'static str], twin: &str) -> Option<Client> {
             }
         }
     };
-    let (modules, at) = (modules.join(", "), Location::caller());
+    let modules = modules.join(", ");
     let how = format!("Set HEARTH_PYTHON to a Python with {modules} (pip install; skimage is scikit-image)");
+    skip(&modules, &missing, &how, twin);
+    None
+}
+
+/// A program of `PATH`, such as `mpirun.openmpi`. Elsewhere a line says that the caller is skipped,
+/// that `twin` stands in, and how to run it.
+///
+/// # Panics
+/// If it is missing although `HEARTH_REQUIRE_CLIENTS` names it.
+#[track_caller]
+pub fn find_program(name: &str, twin: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file());
+    if found.is_none() {
+        skip(name, "it is not in PATH", &format!("Install {name}"), twin);
+    }
+    found
+}
+
+/// Says that the caller is skipped.
+///
+/// # Panics
+/// If `HEARTH_REQUIRE_CLIENTS` names all of `asked`, or while something is recorded.
+#[track_caller]
+fn skip(asked: &str, missing: &str, how: &str, twin: &str) {
+    let at = Location::caller();
     let required = std::env::var("HEARTH_REQUIRE_CLIENTS").unwrap_or_default();
-    let promised = modules.split(", ").all(|module| required.split(',').any(|name| name.trim() == module));
-    assert!(!promised, "HEARTH_REQUIRE_CLIENTS names {modules}, and {missing}. {how}");
-    assert!(!recording(), "HEARTH_RECORD asks to record {modules}, and {missing}. {how}");
-    let line = format!("skipped: {}:{} asks {modules}; {missing}; {twin} stands in. {how}\n", at.file(), at.line());
+    let promised = asked.split(", ").all(|one| required.split(',').any(|name| name.trim() == one));
+    assert!(!promised, "HEARTH_REQUIRE_CLIENTS names {asked}, and {missing}. {how}");
+    assert!(!recording(), "HEARTH_RECORD asks to record {asked}, and {missing}. {how}");
+    let line = format!("skipped: {}:{} asks {asked}; {missing}; {twin} stands in. {how}\n", at.file(), at.line());
     // Written to the handle, which the test runner does not capture.
     std::io::stderr().write_all(line.as_bytes()).expect("standard error");
-    None
 }
 
 /// Whether clients are asked in order to write what they say to the files of their twins.

@@ -163,6 +163,22 @@ mod tests {
         assert_eq!(deal(PartitionOptions { drop_last: true, ..even }), [vec![0, 2], vec![1, 3]]);
     }
 
+    /// Values of the guide's BraTS recipe on 8 ranks: 388 cases for training, 96 for validation.
+    #[test]
+    fn deals_to_ranks_as_the_guide_does() {
+        let training = PartitionOptions { shuffle: true, even_divisible: true, ..PLAIN };
+        let ranks = partition_dataset(388, 8, training).expect("enough cases");
+        assert_eq!(ranks[0][..5], [54, 100, 68, 376, 355]);
+        assert!(ranks.iter().all(|rank| rank.len() == 49));
+        // 392 are distributed: the first four of the shuffled list are repeated, on the last ranks.
+        for rank in 0..4 {
+            assert_eq!(ranks[rank][0], ranks[rank + 4][48]);
+        }
+        for (rank, cases) in partition_dataset(96, 8, PLAIN).expect("enough cases").iter().enumerate() {
+            assert!(cases.iter().copied().eq((rank..96).step_by(8)) && cases.len() == 12);
+        }
+    }
+
     /// Values of `monai.data.partition_dataset_classes` 1.6.1 with these arguments; the first are
     /// its documentation's example.
     #[test]

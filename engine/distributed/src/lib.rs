@@ -1,0 +1,59 @@
+//! One training on several ranks.
+//!
+//! A **rank** is one of the processes (or threads) that train the same network. Each has the same
+//! weights and a part of the data, and the sums of their gradients are what one process with all of
+//! the data would compute.
+//!
+//! - [`Communicator`] is what ranks say to each other: all-reduce, broadcast, gather, barrier. It is
+//!   implemented by [`threads`] of one process and by [`mpi`], whose library is found at run time.
+//! - [`Placement`] is which rank a launcher made this process; [`connect`] opens what it calls for.
+//! - [`Buckets`] group gradients for the all-reduce in the order in which backward yields them.
+//! - [`agree`] finds out which rank has another recipe, version, data or weights.
+//! - [`Share`] is which cases a rank evaluates, each once. (What a rank trains on is
+//!   `hearth_data`'s `partition_dataset`.)
+//! - [`Waits`] say for how long each rank waited for others.
+//!
+//! ```
+//! use hearth_distributed::{AllReduce, At, Communicator, threads};
+//!
+//! let sums: Vec<Vec<f32>> = threads::run(2, |ranks| {
+//!     let own = vec![ranks.rank() as f32 + 1.0; 3];
+//!     let pending = ranks.start_all_reduce(own, AllReduce::default(), &At::new("gradients", 7));
+//!     // ... compute ...
+//!     pending.wait()
+//! })
+//! .into_iter()
+//! .collect::<Result<_, _>>()?;
+//! assert_eq!(sums, [vec![3.0; 3], vec![3.0; 3]]);
+//! # Ok::<(), hearth_distributed::CommError>(())
+//! ```
+
+mod agree;
+mod at;
+mod bucket;
+mod communicator;
+mod connect;
+mod error;
+pub mod mpi;
+mod operation;
+mod pending;
+mod placement;
+mod share;
+pub mod threads;
+mod waits;
+mod wire;
+
+pub use agree::{AgreeError, Facts, agree};
+pub use at::{At, DEADLINE};
+pub use bucket::{BUCKET_BYTES, Bucket, Buckets, Filling, FillingError};
+pub use communicator::Communicator;
+pub use connect::connect;
+pub use error::{Cause, CommError, Peer, PeerState};
+pub use mpi::{MpiCommunicator, MpiError};
+pub use operation::{AllReduce, Operation, Order, Received};
+pub use pending::Pending;
+pub use placement::{Launcher, Placement, PlacementError};
+pub use share::Share;
+pub use threads::ThreadCommunicator;
+pub use waits::{PhaseWaits, Straggler, Waits, gather_waits, straggler};
+pub use wire::Wire;

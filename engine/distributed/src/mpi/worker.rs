@@ -1,0 +1,294 @@
+//! The thread that owns MPI: [`Worker`].
+//!
+//! Every call of MPI is made here, so `MPI_THREAD_FUNNELED` is enough, and gradients travel while
+//! the training thread computes. Operations take turns on a few lanes, each a communicator of its
+//! own: an operation of several calls does not overtake another one on its lane, and the order of
+//! calls on each communicator is the same on all ranks.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use super::abi::Handle;
+use super::calls::Mpi;
+use super::control::{Control, Fault, Started};
+use super::transfer::{Place, Step, Transfer};
+use crate::pending::Answer;
+use crate::{At, Cause, CommError, Operation, Peer};
+
+/// How many operations are under way at once.
+pub(super) const LANES: usize = 4;
+/// How long other ranks may take to answer where they are.
+pub(super) const ANSWERS: Duration = Duration::from_secs(1);
+/// How long the other ranks have to end by themselves before an abort ends them.
+const GRACE: Duration = Duration::from_millis(500);
+/// How often messages are looked for.
+const SERVE: Duration = Duration::from_millis(2);
+/// The same where nothing is under way.
+const IDLE: Duration = Duration::from_millis(10);
+/// How long calls are tested without a pause, after something has happened: as long as a large
+/// bucket travels. The processor is offered to other threads between tests.
+const EAGER: Duration = Duration::from_millis(20);
+/// The pause between tests later, when a rank is late.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// What the worker is asked to do.
+pub(super) enum Command {
+    /// To start an operation.
+    Start(Job),
+    /// To end MPI.
+    Finalize(Sender<Result<(), Cause>>),
+    /// To report that this rank leaves.
+    Leave { code: i32, why: String, done: Sender<()> },
+    /// To end all processes.
+    Abort { code: i32, why: String },
+}
+
+/// An operation, and where its result goes.
+pub(super) struct Job {
+    pub operation: Operation,
+    pub at: At,
+    pub started: Instant,
+    pub answer: Sender<Answer>,
+}
+
+/// What of a job remains once its data has been handed to MPI.
+struct Ticket {
+    number: u64,
+    name: &'static str,
+    at: At,
+    started: Instant,
+    answer: Sender<Answer>,
+}
+
+struct Lane<H> {
+    comm: H,
+    queue: VecDeque<(Ticket, Operation)>,
+    active: Option<(Ticket, Transfer<H>)>,
+}
+
+pub(super) struct Worker<H> {
+    mpi: Mpi<H>,
+    place: Place,
+    hosts: Vec<Arc<str>>,
+    lanes: Vec<Lane<H>>,
+    control: Control<H>,
+    started: Started,
+    /// What later operations report, after an error.
+    failed: Option<Cause>,
+    served: Instant,
+    /// When a call was made or completed.
+    moved: Instant,
+}
+
+impl<H: Handle> Worker<H> {
+    pub(super) fn new(mpi: Mpi<H>, place: Place, hosts: Vec<Arc<str>>, lanes: Vec<H>, control: H) -> Self {
+        let lanes =
+            lanes.into_iter().map(|comm| Lane { comm, queue: VecDeque::new(), active: None }).collect::<Vec<_>>();
+        Worker {
+            mpi,
+            place,
+            hosts,
+            lanes,
+            control: Control::new(control, place.0, place.1),
+            started: Started::default(),
+            failed: None,
+            served: Instant::now(),
+            moved: Instant::now(),
+        }
+    }
+
+    /// Works until the communicator is finished or dropped.
+    pub(super) fn run(mut self, commands: &Receiver<Command>) {
+        loop {
+            let busy = self.lanes.iter().any(|lane| lane.active.is_some() || !lane.queue.is_empty());
+            let command = if busy {
+                commands.try_recv().map_err(|error| error == std::sync::mpsc::TryRecvError::Disconnected)
+            } else {
+                commands.recv_timeout(IDLE).map_err(|error| error == RecvTimeoutError::Disconnected)
+            };
+            match command {
+                Ok(Command::Start(job)) => self.take(job),
+                Ok(Command::Finalize(done)) => {
+                    // The caller waits no longer where it is gone.
+                    let _ = done.send(self.mpi.finalize());
+                    return;
+                }
+                Ok(Command::Leave { code, why, done }) => {
+                    let fault = self.fault(code, why);
+                    self.control.report(&self.mpi, &fault, ANSWERS);
+                    let _ = done.send(());
+                    return;
+                }
+                Ok(Command::Abort { code, why }) => {
+                    let fault = self.fault(code, why);
+                    self.control.report(&self.mpi, &fault, ANSWERS);
+                    std::thread::sleep(GRACE);
+                    self.mpi.abort(code);
+                    return;
+                }
+                // The communicator is gone without a word.
+                Err(true) => return,
+                Err(false) => {}
+            }
+            if let Err(cause) = self.serve(busy) {
+                self.fail_all(cause, None);
+            }
+            self.proceed();
+            self.check_deadlines();
+            if busy {
+                self.pause();
+            }
+        }
+    }
+
+    fn error(&self, ticket: &Ticket, cause: Cause) -> CommError {
+        CommError {
+            rank: self.place.0,
+            world: self.place.1,
+            host: self.hosts[self.place.0].clone(),
+            phase: ticket.at.phase.clone(),
+            step: ticket.at.step,
+            operation: ticket.name,
+            cause: Box::new(cause),
+        }
+    }
+
+    fn take(&mut self, Job { operation, at, started, answer }: Job) {
+        self.moved = Instant::now();
+        let ticket = Ticket { number: self.started.count, name: operation.name(), at, started, answer };
+        let refused = match (&self.failed, operation.root()) {
+            (Some(cause), _) => Some(cause.clone()),
+            (None, Some(root)) if root >= self.place.1 => Some(Cause::NoSuchRank { root }),
+            _ => None,
+        };
+        if let Some(cause) = refused {
+            // A caller that dropped its `Pending` wants no answer, here and below.
+            let _ = ticket.answer.send(Err(self.error(&ticket, cause)));
+            return;
+        }
+        let last = format!("{} of phase {}, step {}", ticket.name, ticket.at.phase, ticket.at.step);
+        self.started = Started { count: ticket.number + 1, last };
+        let lane = (ticket.number % LANES as u64) as usize;
+        self.lanes[lane].queue.push_back((ticket, operation));
+    }
+
+    /// Lets each lane proceed.
+    fn proceed(&mut self) {
+        for lane in 0..self.lanes.len() {
+            loop {
+                let Lane { comm, queue, active } = &mut self.lanes[lane];
+                let (ticket, step) = match active.take() {
+                    Some((ticket, transfer)) => (ticket, transfer.poll(&self.mpi, *comm, self.place)),
+                    None => match queue.pop_front() {
+                        Some((ticket, operation)) => {
+                            (ticket, Transfer::begin(&self.mpi, *comm, self.place, operation).map(Step::Next))
+                        }
+                        None => break,
+                    },
+                };
+                match step {
+                    Ok(Step::Waits(transfer)) => {
+                        self.lanes[lane].active = Some((ticket, transfer));
+                        break;
+                    }
+                    Ok(Step::Next(transfer)) => {
+                        self.moved = Instant::now();
+                        self.lanes[lane].active = Some((ticket, transfer));
+                    }
+                    Ok(Step::Done(received)) => {
+                        self.moved = Instant::now();
+                        let _ = ticket.answer.send(Ok(received));
+                    }
+                    Err(cause) => {
+                        self.fail_all(cause, Some(ticket));
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fails everything under way: `first` with the cause, the others because of it. What MPI uses
+    /// is leaked by its requests.
+    fn fail_all(&mut self, cause: Cause, first: Option<Ticket>) {
+        let mut tickets: Vec<Ticket> = first.into_iter().collect();
+        for lane in &mut self.lanes {
+            tickets.extend(lane.active.take().map(|(ticket, _)| ticket));
+            tickets.extend(lane.queue.drain(..).map(|(ticket, _)| ticket));
+        }
+        tickets.sort_by_key(|ticket| ticket.number);
+        let mut tickets = tickets.into_iter();
+        let later = match (cause, tickets.next()) {
+            (cause @ Cause::PeerFault { .. }, Some(ticket)) => {
+                let _ = ticket.answer.send(Err(self.error(&ticket, cause.clone())));
+                cause
+            }
+            (cause, Some(ticket)) => {
+                let error = self.error(&ticket, cause);
+                let _ = ticket.answer.send(Err(error.clone()));
+                Cause::Earlier(error)
+            }
+            (cause, None) => cause,
+        };
+        for ticket in tickets {
+            let _ = ticket.answer.send(Err(self.error(&ticket, later.clone())));
+        }
+        self.failed.get_or_insert(later);
+    }
+
+    /// Looks for messages, now and then.
+    fn serve(&mut self, busy: bool) -> Result<(), Cause> {
+        if busy && self.served.elapsed() < SERVE {
+            return Ok(());
+        }
+        self.served = Instant::now();
+        if let Some(fault) = self.control.serve(&self.mpi, &self.started)? {
+            let cause = self.peer_fault(fault);
+            self.fail_all(cause, None);
+        }
+        Ok(())
+    }
+
+    /// What the other ranks are told when this one ends: what ended it, if that is known.
+    fn fault(&self, code: i32, why: String) -> Fault {
+        match &self.failed {
+            Some(Cause::PeerFault { rank, code, why, .. }) => Fault { rank: *rank, code: *code, why: why.clone() },
+            Some(Cause::Earlier(error)) => Fault { rank: self.place.0, code, why: error.to_string() },
+            _ => Fault { rank: self.place.0, code, why },
+        }
+    }
+
+    fn peer_fault(&self, Fault { rank, code, why }: Fault) -> Cause {
+        Cause::PeerFault { rank, host: self.hosts[rank].clone(), code, why }
+    }
+
+    /// Fails everything where a deadline has passed, after asking the other ranks where they are.
+    fn check_deadlines(&mut self) {
+        let expired = |ticket: &Ticket| ticket.started.elapsed() > ticket.at.deadline;
+        let tickets = |lane: &Lane<H>| lane.active.as_ref().is_some_and(|(ticket, _)| expired(ticket));
+        let Some(lane) = self.lanes.iter().position(tickets) else { return };
+        let Some((ticket, transfer)) = self.lanes[lane].active.take() else { return };
+        // MPI still uses its memory.
+        drop(transfer);
+        let cause = match self.control.ask(&self.mpi, ticket.number, &self.started, ANSWERS) {
+            Err(cause) => cause,
+            Ok(Err(fault)) => self.peer_fault(fault),
+            Ok(Ok(states)) => {
+                let peer = |(rank, state)| Peer { rank, host: self.hosts[rank].clone(), state };
+                Cause::Deadline { waited: ticket.at.deadline, peers: states.into_iter().map(peer).collect() }
+            }
+        };
+        self.fail_all(cause, Some(ticket));
+    }
+
+    /// Offers the processor to others.
+    fn pause(&self) {
+        if self.moved.elapsed() < EAGER {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
