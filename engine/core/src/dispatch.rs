@@ -11,21 +11,13 @@ use crate::handler::{Context, OnError};
 use crate::host::{CheckpointRequest, Combine, Host, HostTensor, LayerStatistics, LayerValues, Level, NamesOf};
 use crate::run_error::{RunError, RunErrorKind};
 use crate::state::{Metrics, Scalar, State};
-use crate::workflow::Workflow;
-
-/// A request, and who made it.
-#[derive(Debug)]
-pub(crate) struct Ask {
-    pub by: String,
-    pub why: String,
-}
+use crate::workflow::{Ask, Wants, Workflow};
 
 /// What handlers requested and the run has not done yet.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    pub terminate: Option<Ask>,
-    pub terminate_epoch: Option<Ask>,
-    pub interrupt: Option<Ask>,
+    /// What is done after the event, or the next one at which all processes agree.
+    pub wants: Wants,
     /// With the index of the handler that asked.
     pub saves: Vec<(usize, CheckpointRequest)>,
     pub loads: Vec<(usize, PathBuf)>,
@@ -67,17 +59,17 @@ impl Intercept<'_> {
 impl Host for Intercept<'_> {
     fn terminate(&mut self, why: &str) {
         let ask = self.ask(why);
-        self.requests.terminate.get_or_insert(ask);
+        self.requests.wants.terminate.get_or_insert(ask);
     }
 
     fn terminate_epoch(&mut self, why: &str) {
         let ask = self.ask(why);
-        self.requests.terminate_epoch.get_or_insert(ask);
+        self.requests.wants.terminate_epoch.get_or_insert(ask);
     }
 
     fn interrupt(&mut self, why: &str) {
         let ask = self.ask(why);
-        self.requests.interrupt.get_or_insert(ask);
+        self.requests.wants.interrupt.get_or_insert(ask);
     }
 
     fn set_metric(&mut self, name: &str, value: f64) {

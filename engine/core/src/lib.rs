@@ -153,4 +153,4 @@ pub use host::{
 pub use run_error::{RegisterError, RunEnd, RunError, RunErrorKind};
 pub use state::{Better, Metrics, Pass, Scalar, State};
 pub use when::{Accept, Filter, When, WhenError};
-pub use workflow::{BoxError, Snapshot, Workflow, Written};
+pub use workflow::{Ask, BoxError, Snapshot, Wants, Workflow, Written};

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use tracing::span::EnteredSpan;
 
-use crate::dispatch::{Ask, Requests};
+use crate::dispatch::Requests;
 use crate::engine::Engine;
 use crate::event::Event;
 use crate::run_error::{RunEnd, RunError, RunErrorKind};
 use crate::state::{Pass, State};
-use crate::workflow::{BoxError, Workflow};
+use crate::workflow::{Ask, BoxError, Workflow};
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,8 +248,9 @@ impl Engine {
             spans.follow(step, &self.state);
             let (event, next) = self.take(step, workflow)?;
             let Some(mut next) = next else { return self.complete(workflow, RunEnd::Completed) };
-            if let Some(event) = event {
-                if let Some(Ask { by, why }) = self.requests.terminate.take() {
+            if let Some(event) = event.filter(|event| self.decides_after(*event)) {
+                self.agree(workflow)?;
+                if let Some(Ask { by, why }) = self.requests.wants.terminate.take() {
                     tracing::info!("{by} terminates the run: {why}");
                     drop(spans);
                     self.abandon();
@@ -257,7 +258,7 @@ impl Engine {
                     self.fire(Event::Terminate, workflow)?;
                     return self.complete(workflow, RunEnd::Terminated(why));
                 }
-                if let Some(Ask { by, why }) = self.requests.terminate_epoch.take() {
+                if let Some(Ask { by, why }) = self.requests.wants.terminate_epoch.take() {
                     if matches!(event, Event::Started | Event::EpochStarted) {
                         return Err(self.error(RunErrorKind::NoEpochToTerminate { handler: by, event }));
                     }
@@ -265,16 +266,34 @@ impl Engine {
                     self.fire(Event::TerminateSingleEpoch, workflow)?;
                     self.abandon();
                     next = Step::EndEpoch;
-                } else if let Some(Ask { by, why }) = self.requests.interrupt.take() {
+                } else if let Some(Ask { by, why }) = self.requests.wants.interrupt.take() {
                     tracing::info!("{by} interrupts the run: {why}");
                     self.progress.suspended = Some(next);
                     self.fire(Event::Interrupt, workflow)?;
-                    self.requests.interrupt = None;
+                    self.requests.wants.interrupt = None;
                     return Ok(RunEnd::Interrupted(why));
                 }
             }
             step = next;
         }
+    }
+
+    /// Whether requests are carried out after this event. Several processes do it only where all of
+    /// them are at the same place.
+    fn decides_after(&self, event: Event) -> bool {
+        let shared =
+            matches!(event, Event::Started | Event::EpochStarted | Event::IterationCompleted | Event::EpochCompleted);
+        shared || self.state.world_size < 2
+    }
+
+    /// What this process wants becomes what all do.
+    fn agree(&mut self, workflow: &mut dyn Workflow) -> Result<(), RunError> {
+        if self.state.world_size > 1 {
+            let wants = std::mem::take(&mut self.requests.wants);
+            let agreed = workflow.agree(&self.state, wants);
+            self.requests.wants = agreed.map_err(|source| self.workflow_error("agree with the other ranks", source))?;
+        }
+        Ok(())
     }
 
     /// Takes one step. Returns the event it fired, after which requests are checked, and the next
@@ -366,7 +385,7 @@ impl Engine {
                 self.fire(Event::IterationCompleted, workflow)?;
                 if self.interrupt_flag.swap(false, Ordering::AcqRel) {
                     let (by, why) = ("the interrupt flag".to_owned(), "interrupted".to_owned());
-                    self.requests.interrupt.get_or_insert(Ask { by, why });
+                    self.requests.wants.interrupt.get_or_insert(Ask { by, why });
                 }
                 let over = self.state.epoch_length.is_some_and(|length| self.state.epoch_iteration >= length);
                 Ok((Some(Event::IterationCompleted), Some(if over { Step::EndEpoch } else { Step::AskForBatch })))
@@ -378,7 +397,7 @@ impl Engine {
                 result.map_err(|source| self.workflow_error("complete the epoch", source))?;
                 self.fire(Event::EpochCompleted, workflow)?;
                 // A completed epoch has nothing left to terminate.
-                self.requests.terminate_epoch = None;
+                self.requests.wants.terminate_epoch = None;
                 self.note_time(Event::EpochCompleted, self.progress.epoch_clock);
                 Ok((Some(Event::EpochCompleted), Some(Step::NextEpoch)))
             }

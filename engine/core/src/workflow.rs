@@ -50,6 +50,15 @@ pub trait Workflow: Host {
         Ok(())
     }
 
+    /// In a run of several processes (`state.world_size`): what all of them do, from what handlers
+    /// of this one want. Every process gets the same answer. The engine asks after `Started`,
+    /// `EpochStarted`, `IterationCompleted` and `EpochCompleted`, where all processes are at the
+    /// same place; what handlers of other events want waits until then.
+    fn agree(&mut self, state: &State, wants: Wants) -> Result<Wants, BoxError> {
+        let _ = state;
+        Ok(wants)
+    }
+
     /// Writes a checkpoint that holds this snapshot and the current state of the workflow. Writing
     /// may continue in the background ([`Written::Begun`]).
     fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
@@ -72,6 +81,26 @@ pub trait Workflow: Host {
         let _ = dir;
         Err(HostError::not_offered("load_checkpoint"))
     }
+}
+
+/// What handlers want to become of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wants {
+    /// It ends.
+    pub terminate: Option<Ask>,
+    /// The epoch ends.
+    pub terminate_epoch: Option<Ask>,
+    /// It stops here, and is to be resumed.
+    pub interrupt: Option<Ask>,
+}
+
+/// A request, and who made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// The handler.
+    pub by: String,
+    /// Its reason.
+    pub why: String,
 }
 
 /// The progress of a checkpoint.

@@ -12,6 +12,7 @@ mod batch;
 pub mod checkpoint;
 pub mod device;
 mod evaluation;
+mod ranks;
 mod run;
 mod training;
 
@@ -26,6 +27,8 @@ pub use evaluation::post::Post;
 pub use evaluation::predictor::Predictor;
 pub use evaluation::staple::{Staple, staple};
 pub use evaluation::tta::{TestTimeAugmentation, TtaError, TtaMaps};
+pub use hearth_distributed as distributed;
+pub use ranks::{Ranks, RanksError, SharedCases};
 pub use run::folder::{RunFolder, RunFolderError};
 pub use run::lock::{LockError, RunLock};
 pub use training::adversarial::adversary::{AdversaryOptions, Shown};

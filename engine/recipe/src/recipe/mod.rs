@@ -27,6 +27,7 @@
 
 mod adversarial;
 pub mod bundled;
+mod distributed;
 mod folds;
 mod init;
 mod listens;
@@ -37,6 +38,7 @@ mod schema;
 mod tta;
 
 pub use adversarial::Adversarial;
+pub use distributed::{Distributed, Mode};
 pub use folds::{FoldMethod, Folds};
 pub use init::Init;
 pub use listens::Listens;

@@ -67,6 +67,9 @@ pub struct Recipe {
     /// The training loop.
     #[serde(default)]
     pub training: Training,
+    /// How several ranks train together.
+    #[serde(default, skip_serializing_if = "Distributed::is_default")]
+    pub distributed: Distributed,
     /// How a whole volume is predicted.
     #[serde(default = "at_once")]
     pub inferer: InfererConfig,

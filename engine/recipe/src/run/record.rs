@@ -13,8 +13,8 @@ use crate::error::{Context, Outcome, RecipeError};
 /// The file in the run's folder.
 const FILE: &str = "run.json";
 
-/// What may differ when a run goes on: nothing of it changes what is computed for a step.
-const FREE: [&str; 4] = ["training.epochs", "training.device", "training.tune", "data.workers"];
+/// What may differ when a run goes on: how much of it there is, and who computes it.
+const FREE: [&str; 5] = ["training.epochs", "training.device", "training.tune", "data.workers", "distributed"];
 
 /// What a run was started with.
 #[derive(Debug, Serialize, Deserialize)]

@@ -11,8 +11,8 @@ use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_train::{
-    EvaluatorOptions, RunFolder, RunLock, SupervisedEvaluator, SupervisedTrainer, Train, TrainerOptions, checkpoint,
-    device,
+    EvaluatorOptions, Ranks, RunFolder, RunLock, SharedCases, SupervisedEvaluator, SupervisedTrainer, Train,
+    TrainerOptions, checkpoint, device,
 };
 
 use super::adversarial::gan_trainer;
@@ -23,7 +23,7 @@ use super::penalty::{Empty, Penalties, measuring};
 use super::plugins::Attached;
 use super::record::Record;
 use super::vanished::FolderWatch;
-use super::{Cases, Plan, Start, folders, handlers, known_labels, plugins, summary};
+use super::{Cases, Plan, Start, folders, handlers, known_labels, parts, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{notice, warning};
 use crate::recipe::{Listens, Recipe};
@@ -37,8 +37,10 @@ pub struct Session {
     plugins: Vec<Attached>,
     trainer: Box<dyn Train>,
     folder: Option<RunFolder>,
-    /// Held while the run writes.
+    /// Held while the run writes, by the first rank.
     lock: Option<RunLock>,
+    /// Those that train together, where there are several.
+    ranks: Option<Ranks>,
     data: PathBuf,
     started: Instant,
     tuning: TuningClock,
@@ -47,43 +49,85 @@ pub struct Session {
 impl Session {
     /// Loads plugins, fills caches, builds network and trainer. Nothing is written yet.
     pub fn new(plan: Plan, data: &Path, given: &[PathBuf]) -> Outcome<Self> {
-        Self::prepare(plan, data, given, Start::Init)
+        Self::prepare(plan, data, given, Start::Init, None)
+    }
+
+    /// A session of one of several ranks, which all do the same: the first alone writes, and what
+    /// fails on one ends all.
+    pub fn on_ranks(plan: Plan, data: &Path, given: &[PathBuf], ranks: Ranks) -> Outcome<Self> {
+        Self::prepare(plan, data, given, Start::Init, Some(ranks))
     }
 
     /// The same for a resumed run: if it has a checkpoint already, weights come from there.
-    pub fn of_run(plan: Plan, data: &Path, given: &[PathBuf], folder: &RunFolder) -> Outcome<Self> {
+    pub fn of_run(
+        plan: Plan,
+        data: &Path,
+        given: &[PathBuf],
+        folder: &RunFolder,
+        ranks: Option<Ranks>,
+    ) -> Outcome<Self> {
         let begun = !checkpoint::list(&folder.checkpoints())?.is_empty();
-        Self::prepare(plan, data, given, if begun { Start::Checkpoint } else { Start::Init })
+        Self::prepare(plan, data, given, if begun { Start::Checkpoint } else { Start::Init }, ranks)
     }
 
-    fn prepare(plan: Plan, data: &Path, given: &[PathBuf], from: Start) -> Outcome<Self> {
+    fn prepare(plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
+        let ranks = ranks.filter(|ranks| ranks.world() > 1).map(|ranks| plan.recipe.distributed.apply(ranks));
+        let prepared = Self::build(plan, data, given, from, ranks.clone());
+        parts::together(ranks.as_ref(), "preparing the run", prepared)
+    }
+
+    fn build(plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
         let (started, tuning) = (Instant::now(), TuningClock::start());
+        if let Some(ranks) = &ranks {
+            parts::agree(&plan, data, ranks)?;
+        }
         // Errors in the recipe are reported before the work begins.
         let plugins = plugins::load(&plan, given)?;
         handlers::check(&plan, &plugins)?;
         warn(&plan, &plugins);
         let trainer: Box<dyn Train> = if plan.recipe.learns().generates() {
+            if let Some(ranks) = &ranks {
+                let what = format!("a run that generates images is one of a single rank; there are {}", ranks.world());
+                return Err(plan.document.error_at("task", what));
+            }
             Box::new(gan_trainer(&plan, data, from)?)
         } else {
-            Box::new(trainer(&plan, data, from)?)
+            Box::new(trainer_of_rank(&plan, data, from, ranks.as_ref())?)
         };
-        Ok(Self { plan, plugins, trainer, folder: None, lock: None, data: data.to_owned(), started, tuning })
+        Ok(Self { plan, plugins, trainer, folder: None, lock: None, ranks, data: data.to_owned(), started, tuning })
     }
 
     /// Creates the run's folder.
     pub fn start(&mut self, out: &Path) -> Outcome {
+        let made = if self.is_first() { self.make_folder(out) } else { Ok(()) };
+        parts::together(self.ranks.as_ref(), "making the run's folder", made)?;
+        let added = folders::open_run(out).and_then(|folder| self.add_handlers(&folder).map(|()| folder));
+        self.folder = Some(parts::together(self.ranks.as_ref(), "adding handlers", added)?);
+        Ok(())
+    }
+
+    fn make_folder(&mut self, out: &Path) -> Outcome {
         let record = Record::new(&self.plan, &self.data)?;
         let folder = RunFolder::create(out, &self.plan.recipe.to_toml()?)?;
         self.lock = Some(RunLock::new(folder.root())?);
-        record.write(&folder)?;
-        self.add_handlers(&folder)?;
-        self.folder = Some(folder);
-        Ok(())
+        record.write(&folder)
+    }
+
+    /// Whether this is the rank that writes.
+    pub fn is_first(&self) -> bool {
+        self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
     }
 
     /// Resumes a run from its newest intact checkpoint, or from the start if it has none yet.
     pub fn resume(&mut self, folder: RunFolder) -> Outcome {
-        self.lock = Some(RunLock::new(folder.root())?);
+        let resumed = self.read_checkpoint(folder);
+        parts::together(self.ranks.as_ref(), "reading the checkpoint", resumed)
+    }
+
+    fn read_checkpoint(&mut self, folder: RunFolder) -> Outcome {
+        if self.is_first() {
+            self.lock = Some(RunLock::new(folder.root())?);
+        }
         self.add_handlers(&folder)?;
         if checkpoint::list(&folder.checkpoints())?.is_empty() {
             notice!("{} holds no checkpoint yet: starting from the beginning", folder.root().display());
@@ -95,7 +139,7 @@ impl Session {
         }
         // A raised number of epochs is part of the run from now on.
         let (path, recipe) = (folder.recipe(), self.plan.recipe.to_toml()?);
-        if std::fs::read_to_string(&path).is_ok_and(|before| before != recipe) {
+        if self.is_first() && std::fs::read_to_string(&path).is_ok_and(|before| before != recipe) {
             folders::replace(&path, &recipe)?;
         }
         self.folder = Some(folder);
@@ -142,15 +186,28 @@ impl Session {
             return Err(RecipeError::new(format!("{root} {what}")));
         }
         let engines = (self.trainer.engine(), self.validation());
-        let written = summary::write(&folder, &self.plan, engines, end.as_ref(), seconds, tuning);
+        let waits = match (&self.ranks, &end) {
+            (Some(ranks), Ok(_)) => Some(parts::waits(ranks)?),
+            _ => None,
+        };
+        let written = match self.is_first() {
+            true => summary::write(&folder, &self.plan, engines, end.as_ref(), seconds, tuning, waits),
+            false => Ok(()),
+        };
         let end = end.while_doing(|| format!("the run in {} failed", folder.root().display()));
+        if let (Some(ranks), Err(error)) = (&self.ranks, &end) {
+            // The others wait for this one, and would only notice at their deadline.
+            let why = error.line();
+            warning!("rank {} ends all ranks: {why}", ranks.rank());
+            ranks.communicator().abort(1, &why);
+        }
         if let (Err(_), Err(unwritten)) = (&end, &written) {
             // Both have one cause most often, a full disk; why the run failed is what matters.
             warning!("{}", unwritten.line());
         }
         let end = end?;
         written?;
-        if matches!(end, RunEnd::Interrupted(_)) {
+        if matches!(end, RunEnd::Interrupted(_)) && self.is_first() {
             self.save_if_needed(&folder)?;
         }
         let engine = self.trainer.engine();
@@ -248,6 +305,16 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
 
 /// The trainer of a recipe with its `validation`, caches filled, without handlers.
 pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrainer<AnyNetwork>> {
+    trainer_of_rank(plan, data, from, None)
+}
+
+/// The same of one rank, with its part of the data.
+fn trainer_of_rank(
+    plan: &Plan,
+    data: &Path,
+    from: Start,
+    ranks: Option<&Ranks>,
+) -> Outcome<SupervisedTrainer<AnyNetwork>> {
     let recipe = &plan.recipe;
     // Before the work begins.
     let loss = recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
@@ -256,14 +323,20 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     let network = plan.starting_network(from)?;
     let (train, validate) = (cases.training.len(), cases.validation.len());
     notice!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
-    let loader = training_loader(plan, cases.training)?;
-    let validation = dataset(plan, cases.validation, plan.validation.clone(), Use::Validation)?;
+    let part = parts::training(plan, cases.training, ranks)?;
+    let mut loader = training_loader(plan, part.items)?;
+    if let Some(sampler) = part.sampler {
+        loader = loader.with_sampler(sampler);
+    }
+    let own = parts::validation(&cases.validation, ranks);
+    let validation = dataset(plan, own, plan.validation.clone(), Use::Validation)?;
     let seed = recipe.training.seed;
     let mut options = TrainerOptions::new(&plan.device);
     options.precision = plan.precision;
     options.max_epochs = recipe.training.epochs;
     (options.accumulate, options.clip) = (recipe.training.accumulate, recipe.training.clip);
     options.seed = seed;
+    options.ranks = ranks.cloned();
     let discriminator = plan.discriminator(&network)?;
     let mut builder = SupervisedTrainer::builder(network, loss, &recipe.optimizer, loader).options(options);
     if let Some(discriminator) = discriminator {
@@ -273,7 +346,8 @@ pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrain
     let mut trainer = builder.build().map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
-    let (mut validation, _) = evaluator(plan, loader, recipe.inferer.shared(), Empty::default())?;
+    let shared = ranks.map(|ranks| SharedCases { ranks: ranks.clone(), cases: validate });
+    let (mut validation, _) = shared_evaluator(plan, loader, recipe.inferer.shared(), Empty::default(), shared)?;
     validation.engine_mut().add(PassProgress::new("validation", plan.progress))?;
     trainer.add_evaluator(VALIDATION, validation);
     Ok(trainer)
@@ -333,9 +407,20 @@ pub fn evaluator(
     inferer: Arc<dyn Inferer>,
     empty: Empty,
 ) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
+    shared_evaluator(plan, loader, inferer, empty, None)
+}
+
+/// The same, whose cases several ranks share.
+fn shared_evaluator(
+    plan: &Plan,
+    loader: DataLoader,
+    inferer: Arc<dyn Inferer>,
+    empty: Empty,
+    shared: Option<SharedCases>,
+) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
     let mut options = EvaluatorOptions::default();
     (options.device, options.precision) = (Some(plan.device.clone()), plan.precision);
-    options.inferer = inferer;
+    (options.inferer, options.shared) = (inferer, shared);
     options.post_pred = plan.post_prediction()?;
     options.post_label = plan.post_label()?;
     let mut evaluator = SupervisedEvaluator::<AnyNetwork>::builder(loader).options(options);

@@ -2,6 +2,7 @@
 
 use hearth_engine::{Engine, HandlerTimes, RunEnd, RunError};
 use hearth_kernels::Tuning;
+use hearth_train::distributed::Waits;
 use hearth_train::{RunFolder, device};
 use serde_json::{Map, Value, json};
 
@@ -17,6 +18,7 @@ pub fn write(
     end: Result<&RunEnd, &RunError>,
     seconds: f64,
     tuning: Tuning,
+    waits: Option<Vec<Waits>>,
 ) -> Outcome {
     let state = engine.state();
     let (outcome, why) = match end {
@@ -29,7 +31,7 @@ pub fn write(
     let handlers: Vec<Value> = [Some(engine), validation].into_iter().flatten().flat_map(handlers).collect();
     let metrics: Map<String, Value> =
         state.metrics.iter().map(|(name, value)| (name.clone(), number(*value))).collect();
-    let summary = json!({
+    let mut summary = json!({
         "hearth": env!("CARGO_PKG_VERSION"),
         "task": plan.recipe.title(),
         "outcome": outcome,
@@ -37,6 +39,7 @@ pub fn write(
         "device": device::name(&plan.device),
         "precision": plan.precision,
         "seed": state.seed,
+        "world_size": state.world_size,
         "epochs": state.epoch,
         "iterations": state.iteration,
         "metrics": metrics,
@@ -50,8 +53,16 @@ pub fn write(
         "event_counts": engine.event_counts(),
         "handlers": handlers,
     });
+    if let Some(waits) = waits {
+        summary["waits"] = json!(waits.iter().map(waited).collect::<Vec<_>>());
+    }
     let text = serde_json::to_string_pretty(&summary)? + "\n";
     folders::replace(&folder.summary(), &text)
+}
+
+/// How long a rank waited for the others, by what for. The one that waits least is the slowest.
+fn waited(waits: &Waits) -> Value {
+    json!({ "seconds": waits.seconds(), "phases": waits.phases })
 }
 
 /// The handlers of an engine: what they cost, and how they failed.

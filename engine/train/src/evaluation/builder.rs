@@ -16,6 +16,7 @@ use crate::evaluation::ensemble::{EnsembleError, EnsembleEvaluator};
 use crate::evaluation::evaluator::SupervisedEvaluator;
 use crate::evaluation::pass::{Evaluation, MeanLoss, NamedMetric};
 use crate::evaluation::post::Post;
+use crate::ranks::SharedCases;
 use crate::training::precision::{Precision, PrecisionError};
 
 /// How an evaluator works.
@@ -39,6 +40,8 @@ pub struct EvaluatorOptions {
     pub post_pred: Vec<Post>,
     /// Steps on the label.
     pub post_label: Vec<Post>,
+    /// The ranks that evaluate together, where there are several.
+    pub shared: Option<SharedCases>,
 }
 
 impl Default for EvaluatorOptions {
@@ -55,6 +58,7 @@ impl Default for EvaluatorOptions {
             post_member: Vec::new(),
             post_pred: Vec::new(),
             post_label: Vec::new(),
+            shared: None,
         }
     }
 }
@@ -69,6 +73,7 @@ impl fmt::Debug for EvaluatorOptions {
             .field("post_member", &self.post_member)
             .field("post_pred", &self.post_pred)
             .field("post_label", &self.post_label)
+            .field("shared", &self.shared)
             .finish_non_exhaustive()
     }
 }
@@ -240,6 +245,10 @@ impl<N: Network> EvaluatorBuilder<N> {
             self.options.precision.check(device)?;
         }
         let mut engine = Engine::new(self.options.name.clone());
+        if let Some(SharedCases { ranks, .. }) = &self.options.shared {
+            let state = engine.state_mut();
+            (state.rank, state.world_size) = ranks.place();
+        }
         if let Some(key) = self.metrics.first().filter(|_| self.has_key || self.better.is_some()) {
             let known = key.metric.higher_is_better().map(|higher| if higher { Better::Higher } else { Better::Lower });
             let better = self.better.or(known);

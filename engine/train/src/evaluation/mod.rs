@@ -7,6 +7,7 @@ pub(crate) mod ensemble;
 pub(crate) mod evaluate;
 pub(crate) mod evaluator;
 pub(crate) mod evaluators;
+pub(crate) mod gathered;
 pub(crate) mod inference;
 pub(crate) mod pass;
 pub(crate) mod post;

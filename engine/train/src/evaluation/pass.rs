@@ -16,6 +16,7 @@ use crate::batch::loader::Loader;
 use crate::batch::step_error::{StepError, name_cases};
 use crate::evaluation::builder::EvaluatorOptions;
 use crate::evaluation::evaluator::CaseRow;
+use crate::evaluation::gathered;
 use crate::evaluation::inference::infer;
 use crate::evaluation::post::Post;
 use crate::training::layer_statistics;
@@ -27,6 +28,8 @@ pub(crate) struct NamedMetric {
     pub rows: Vec<CaseRow>,
     /// How many of them came before the current batch.
     pub before: usize,
+    /// How many rows of the metric came before each batch.
+    pub batches: Vec<usize>,
     /// Steps on prediction and label for this metric alone.
     pub post_pred: Vec<Post>,
     pub post_label: Vec<Post>,
@@ -34,7 +37,7 @@ pub(crate) struct NamedMetric {
 
 impl NamedMetric {
     pub fn new(name: String, metric: Box<dyn Metric>) -> Self {
-        Self { name, metric, rows: Vec::new(), before: 0, post_pred: Vec::new(), post_label: Vec::new() }
+        Self { name, metric, rows: Vec::new(), before: 0, batches: Vec::new(), post_pred: Vec::new(), post_label: Vec::new() }
     }
 }
 
@@ -42,10 +45,10 @@ impl NamedMetric {
 pub(crate) struct MeanLoss {
     pub name: String,
     pub loss: Box<dyn Loss>,
-    sum: Option<Tensor<1>>,
+    pub(super) sum: Option<Tensor<1>>,
     /// The loss of the current batch.
     last: Option<Tensor<1>>,
-    batches: u64,
+    pub(super) batches: u64,
 }
 
 impl MeanLoss {
@@ -191,7 +194,8 @@ impl<N: Network> Evaluation<N> {
         }
         let (all_preds, all_labels) = (self.feed.named("pred")?, self.feed.named("label")?);
         let (spacing, dims) = (self.feed.spacing(), self.spatial_dims());
-        for NamedMetric { name, metric, rows, post_pred, post_label, .. } in &mut self.metrics {
+        for NamedMetric { name, metric, rows, batches, post_pred, post_label, .. } in &mut self.metrics {
+            batches.push(metric.rows().len());
             let after = |steps: &[Post], x: &Tensor<5>| {
                 let done = steps.iter().try_fold(x.clone(), |x, step| step.apply(x, dims, self.feed.items()));
                 done.map_err(|e| self.feed.part("post-processing for a metric", e))
@@ -330,10 +334,11 @@ impl<N: Network> Workflow for Evaluation<N> {
     }
 
     fn epoch_started(&mut self, _state: &mut State) -> Result<(), BoxError> {
-        for NamedMetric { metric, rows, before, .. } in &mut self.metrics {
+        for NamedMetric { metric, rows, before, batches, .. } in &mut self.metrics {
             metric.reset();
             rows.clear();
             *before = 0;
+            batches.clear();
         }
         for mean in &mut self.losses {
             (mean.sum, mean.last, mean.batches) = (None, None, 0);
@@ -343,6 +348,9 @@ impl<N: Network> Workflow for Evaluation<N> {
 
     fn epoch_completed(&mut self, state: &mut State) -> Result<(), BoxError> {
         self.feed.stop();
+        if let Some(shared) = self.options.shared.clone() {
+            gathered::gather(self, &shared, state.epoch)?;
+        }
         for NamedMetric { name, metric, .. } in &mut self.metrics {
             let aggregate = metric.aggregate().map_err(|e| format!("the metric `{name}` has no value: {e}"))?;
             for (label, value) in aggregate.labels.iter().zip(&aggregate.value.values) {

@@ -7,8 +7,10 @@ use hearth_nn::optim::{GradientClip, Gradients, Optimizer, OptimizerConfig};
 
 use crate::batch::feed::Feed;
 use crate::batch::step_error::{StepError, name_cases};
+use crate::ranks::Ranks;
 use crate::training::grad_scaler::{DeviceScaler, GradScaler};
 use crate::training::precision::Precision;
+use crate::training::reducer::Reducer;
 use crate::training::trainer::TrainerError;
 
 /// What of a trainer's options a learner needs.
@@ -16,6 +18,8 @@ pub(crate) struct Learning<'a> {
     pub device: &'a Device,
     pub precision: Precision,
     pub clip: Option<GradientClip>,
+    /// Those that take each step together.
+    pub ranks: Option<&'a Ranks>,
 }
 
 /// A network that learns.
@@ -31,6 +35,7 @@ pub(crate) struct Learner<N> {
     /// The sum of the gradients since the last step, and of how many batches.
     pub pending: Option<(Gradients, u64)>,
     clip: Option<GradientClip>,
+    reducer: Option<Reducer>,
 }
 
 impl<N: Network> Learner<N> {
@@ -53,6 +58,7 @@ impl<N: Network> Learner<N> {
             scaler: fp16.then(|| DeviceScaler::new(GradScaler::default(), &device)),
             pending: None,
             clip: how.clip,
+            reducer: how.ranks.cloned().map(Reducer::new),
         })
     }
 
@@ -89,6 +95,10 @@ impl<N: Network> Learner<N> {
     pub fn step(&mut self, feed: &Feed) -> Result<(), BoxError> {
         let Some((sum, count)) = self.pending.take() else { return Ok(()) };
         let mut gradients = if count == 1 { sum } else { sum.scale(1.0 / count as f64) };
+        // Before what is decided from gradients, so that all ranks decide alike.
+        if let Some(reducer) = &mut self.reducer {
+            gradients = reducer.mean(&gradients)?;
+        }
         // Whether there is a step is the device's to say: reading back would make it wait.
         let finite = match (&mut self.scaler, gradients.norm()) {
             (Some(scaler), Some(norm)) => {

@@ -8,6 +8,7 @@ pub(crate) mod layer_statistics;
 pub(crate) mod learner;
 pub(crate) mod lr_find;
 pub(crate) mod precision;
+pub(crate) mod reducer;
 pub(crate) mod step;
 pub(crate) mod train;
 pub(crate) mod trainer;

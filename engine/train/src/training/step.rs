@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Tensor;
 use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues,
-    Level, Metrics, NamesOf, Snapshot, State, Workflow, Written, not_offered, trace,
+    Level, Metrics, NamesOf, Snapshot, State, Wants, Workflow, Written, not_offered, trace,
 };
 use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::Network;
@@ -70,7 +70,8 @@ impl<N: Network> Training<N> {
         let network = self.learner.network()?;
         // A tensor under autodiff is what tells layers that they train.
         let image = self.feed.named("image")?.autodiff();
-        network.set_draw(state.seed, state.iteration);
+        // Another draw of dropout on each rank, as each item of a larger batch has its own.
+        network.set_draw(state.seed ^ (u64::from(state.rank) << 32), state.iteration);
         infer_all(&*self.options.inferer, image, network).map_err(|e| self.feed.part("the forward pass", e).into())
     }
 
@@ -223,8 +224,14 @@ impl<N: Network> Host for Training<N> {
     }
 
     fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
-        let learner = &self.learner;
-        let network = || Ok(learner.network().map_err(|e| HostError::from_error(&e))?.valid());
+        let (learner, ranks, epoch) = (&self.learner, &self.options.ranks, self.epoch);
+        let network = || {
+            let network = learner.network().map_err(|e| HostError::from_error(&e))?.valid();
+            match ranks {
+                Some(ranks) => ranks.of_first(network, epoch).map_err(|e| HostError::from_error(&e)),
+                None => Ok(network),
+            }
+        };
         self.evaluators.run(engine, self.epoch, network)
     }
 
@@ -335,6 +342,13 @@ impl<N: Network> Workflow for Training<N> {
         match &mut self.adversary {
             Some(adversary) => adversary.epoch_completed(state, &self.feed),
             None => Ok(()),
+        }
+    }
+
+    fn agree(&mut self, state: &State, wants: Wants) -> Result<Wants, BoxError> {
+        match &self.options.ranks {
+            Some(ranks) => ranks.agree(state, &wants),
+            None => Ok(wants),
         }
     }
 

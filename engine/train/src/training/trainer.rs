@@ -15,6 +15,7 @@ use hearth_nn::optim::{GradientClip, OptimError, OptimizerConfig};
 use crate::batch::loader::Loader;
 use crate::checkpoint::trainer_files;
 use crate::evaluation::evaluate::Evaluate;
+use crate::ranks::Ranks;
 use crate::training::builder::TrainerBuilder;
 use crate::training::grad_scaler::GradScaler;
 use crate::training::learner::{Learner, Learning};
@@ -48,10 +49,8 @@ pub struct TrainerOptions {
     pub clip: Option<GradientClip>,
     /// The seed that keys every random draw.
     pub seed: u64,
-    /// The rank of this process.
-    pub rank: u32,
-    /// The number of processes.
-    pub world_size: u32,
+    /// The ranks that train together, each on its part of the data; `None` where there is one.
+    pub ranks: Option<Ranks>,
 }
 
 impl fmt::Debug for TrainerOptions {
@@ -65,6 +64,7 @@ impl fmt::Debug for TrainerOptions {
             .field("accumulate", &self.accumulate)
             .field("clip", &self.clip)
             .field("seed", &self.seed)
+            .field("ranks", &self.ranks)
             .finish_non_exhaustive()
     }
 }
@@ -83,8 +83,7 @@ impl TrainerOptions {
             accumulate: 1,
             clip: None,
             seed: 0,
-            rank: 0,
-            world_size: 1,
+            ranks: None,
         }
     }
 }
@@ -126,13 +125,11 @@ pub enum TrainerError {
     /// A handler cannot be added.
     #[error(transparent)]
     Handler(#[from] RegisterError),
-    /// This version trains in one process.
-    #[error("rank {rank} of {world_size}: this version trains in one process, rank 0 of 1")]
-    Distributed {
-        /// The rank asked for.
-        rank: u32,
-        /// The number of processes asked for.
-        world_size: u32,
+    /// Adversaries train in one process.
+    #[error("a discriminator is trained by one rank; there are {world}")]
+    Adversary {
+        /// The ranks asked for.
+        world: usize,
     },
 }
 
@@ -191,15 +188,15 @@ impl<N: Network> SupervisedTrainer<N> {
 
     pub(crate) fn from_builder(builder: TrainerBuilder<N>) -> Result<Self, TrainerError> {
         let TrainerBuilder { network, loss, optimizer, loader, options, adversary, evaluators, handlers } = builder;
-        let TrainerOptions { rank, world_size, .. } = options;
-        if (rank, world_size) != (0, 1) {
-            return Err(TrainerError::Distributed { rank, world_size });
+        if let (Some(ranks), Some(_)) = (&options.ranks, &adversary) {
+            return Err(TrainerError::Adversary { world: ranks.world() });
         }
         if options.accumulate == 0 {
             return Err(TrainerError::Accumulate);
         }
-        let TrainerOptions { device, precision, clip, .. } = &options;
-        let how = Learning { device, precision: *precision, clip: *clip };
+        let TrainerOptions { device, precision, clip, ranks, .. } = &options;
+        let (rank, world_size) = ranks.as_ref().map_or((0, 1), Ranks::place);
+        let how = Learning { device, precision: *precision, clip: *clip, ranks: ranks.as_ref() };
         let adversary = adversary.map(|make| make(&optimizer, &how)).transpose()?;
         let learner = Learner::new(network, optimizer, &how)?;
         let mut engine = Engine::new(options.name.clone());

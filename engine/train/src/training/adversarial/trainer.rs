@@ -125,7 +125,7 @@ impl<G: Network, D: Network> GanTrainer<G, D> {
         }
         let latents = Latents::new(&options.latent_shape)?;
         generator.check_input(latents.batch(1)).map_err(TrainerError::Latents)?;
-        let how = Learning { device: &options.device, precision: options.precision, clip: options.clip };
+        let how = Learning { device: &options.device, precision: options.precision, clip: options.clip, ranks: None };
         let d_optimizer = d_optimizer.unwrap_or_else(|| optimizer.clone());
         let generator = Learner::new(generator, optimizer, &how)?;
         let discriminator = Learner::new(discriminator, d_optimizer, &how)?;

@@ -1,0 +1,69 @@
+//! `[distributed]`: how several ranks train together.
+
+use std::time::Duration;
+
+use hearth_registry::Fault;
+use hearth_train::{Ranks, distributed};
+use serde::{Deserialize, Serialize};
+
+/// How several ranks train together. One rank ignores it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Distributed {
+    /// Which cases a rank trains on.
+    pub mode: Mode,
+    /// The type in which gradients travel: `f32` or `bf16`.
+    pub wire: distributed::Wire,
+    /// In which order they are added: `rank`, the same on any machine, or `any`, as the MPI library
+    /// likes.
+    pub order: distributed::Order,
+    /// Seconds that a rank waits for the others before it ends with an error that names them.
+    pub deadline: f64,
+}
+
+/// Which cases a rank trains on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Its own part of them, which it alone caches (MONAI's `partition_dataset`). A case never
+    /// changes its rank.
+    #[default]
+    Partition,
+    /// A part of each batch that one rank would train on: N ranks with batches of b take the steps
+    /// of one with N * b. Each rank caches all cases.
+    Exact,
+}
+
+impl Default for Distributed {
+    fn default() -> Self {
+        let deadline = distributed::DEADLINE.as_secs_f64();
+        Self { mode: Mode::default(), wire: Default::default(), order: Default::default(), deadline }
+    }
+}
+
+impl Distributed {
+    /// Whether it is the default.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Checks the values.
+    ///
+    /// # Errors
+    /// The first key that is invalid.
+    pub fn check(&self) -> Result<(), Fault> {
+        // A day is longer than anybody waits, and less than what a clock can add.
+        if (0.1..=86_400.0).contains(&self.deadline) {
+            return Ok(());
+        }
+        let what = format!("{} seconds; expected 0.1 to 86400", self.deadline);
+        Err(Fault::at("distributed.deadline", what))
+    }
+
+    /// These ranks, as the table says.
+    pub fn apply(&self, mut ranks: Ranks) -> Ranks {
+        ranks.how = distributed::AllReduce { wire: self.wire, order: self.order };
+        ranks.deadline = Duration::from_secs_f64(self.deadline);
+        ranks
+    }
+}

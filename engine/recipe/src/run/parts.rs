@@ -1,0 +1,103 @@
+//! What of a data set each rank of a distributed run has.
+
+use std::path::Path;
+
+use hearth_data::{DistributedSampler, Item, PartitionOptions, partition_dataset};
+use hearth_train::Ranks;
+use hearth_train::distributed::{self, At, Share, Waits};
+
+use super::cases::seed32;
+use super::{Cases, Plan};
+use crate::error::{At as _, Context, Outcome, RecipeError};
+use crate::recipe::Mode;
+
+/// The training cases of a rank, and in which order it takes them where the recipe's own does not
+/// do.
+pub struct TrainingPart {
+    /// The cases.
+    pub items: Vec<Item>,
+    /// Its part of each epoch's order.
+    pub sampler: Option<DistributedSampler>,
+}
+
+/// What a rank trains on: by `distributed.mode` its own part, as large as those of the others (the
+/// first cases of the shuffled list are repeated where they do not divide), or a part of each
+/// batch.
+pub fn training(plan: &Plan, items: Vec<Item>, ranks: Option<&Ranks>) -> Outcome<TrainingPart> {
+    let Some(ranks) = ranks.filter(|ranks| ranks.world() > 1) else { return Ok(TrainingPart { items, sampler: None }) };
+    let (cases, world, rank) = (items.len(), ranks.world(), ranks.rank());
+    let doing = || format!("{cases} training cases for {world} ranks");
+    match plan.recipe.distributed.mode {
+        Mode::Partition => {
+            let seed = seed32(plan.recipe.training.seed);
+            let options = PartitionOptions { shuffle: true, seed, even_divisible: true, ..PartitionOptions::default() };
+            let parts = partition_dataset(cases, world, options).while_doing(doing)?;
+            let items = parts[rank].iter().map(|place| items[*place].clone()).collect();
+            Ok(TrainingPart { items, sampler: None })
+        }
+        Mode::Exact => {
+            if plan.recipe.data.sampler.is_some() {
+                let what = "data.sampler chooses cases for each rank by itself: remove it, or set distributed.mode to \
+                            \"partition\"";
+                return Err(plan.document.error_at("distributed.mode", what));
+            }
+            let seed = plan.recipe.training.seed;
+            let sampler = DistributedSampler::new(cases, world, rank).map(|sampler| sampler.seed(seed));
+            Ok(TrainingPart { items, sampler: Some(sampler.while_doing(doing)?) })
+        }
+    }
+}
+
+/// What a rank evaluates: each case is that of one rank, in turn. A rank without any takes the first
+/// one, whose result does not count, so that all ranks pass over the same events.
+pub fn validation(items: &[Item], ranks: Option<&Ranks>) -> Vec<Item> {
+    let Some(ranks) = ranks else { return items.to_vec() };
+    let own: Vec<Item> = Share::new(items.len(), ranks.world()).of(ranks.rank()).map(|i| items[i].clone()).collect();
+    if own.is_empty() { items.iter().take(1).cloned().collect() } else { own }
+}
+
+/// What a rank did, on all of them: where one failed, all fail with what that one says.
+///
+/// # Errors
+/// This rank's own error, or that of another, which it names; or where ranks are missing.
+pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) -> Outcome<T> {
+    let Some(ranks) = ranks else { return own };
+    let said = own.as_ref().err().map(RecipeError::line);
+    let all = ranks.gather(&said, phase, 0).map_err(RecipeError::from_error)?;
+    let failed = all.into_iter().enumerate().find_map(|(rank, said)| said.map(|said| (rank, said)));
+    match (own, failed) {
+        (Ok(_), Some((rank, said))) => Err(RecipeError::new(format!("rank {rank}: {said}"))),
+        (own, _) => own,
+    }
+}
+
+/// Whether all ranks run the same: program, recipe, cases.
+///
+/// # Errors
+/// Where one does not, with its rank and host and what differs.
+pub fn agree(plan: &Plan, data: &Path, ranks: &Ranks) -> Outcome {
+    let cases = Cases::open(data, &plan.recipe);
+    let names = |items: &[Item]| items.iter().map(|item| item.case.clone()).collect::<Vec<_>>().join("\n");
+    let hash = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
+    let data = match &cases {
+        Ok(cases) => hash(&(names(&cases.training) + "\n\n" + &names(&cases.validation))),
+        Err(error) => error.line(),
+    };
+    // Each rank has a device of its own.
+    let mut recipe = plan.recipe.clone();
+    recipe.training.device.clear();
+    let facts = [
+        ("the program's version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("the recipe", hash(&recipe.to_toml()?)),
+        ("the cases", data),
+    ];
+    let facts = facts.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+    let at = At::new("comparing the ranks", 0).within(ranks.deadline);
+    distributed::agree(ranks.communicator(), &facts, &at).map_err(RecipeError::from_error)
+}
+
+/// How long each rank waited for others.
+pub fn waits(ranks: &Ranks) -> Outcome<Vec<Waits>> {
+    let at = At::new("the end", 0).within(ranks.deadline);
+    distributed::gather_waits(ranks.communicator(), &at).map_err(RecipeError::from_error)
+}

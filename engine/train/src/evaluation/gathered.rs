@@ -1,0 +1,70 @@
+//! The results of all ranks in the order of cases, as one rank would have them.
+
+use burn::tensor::Tensor;
+use hearth_engine::BoxError;
+use serde::{Deserialize, Serialize};
+
+use crate::evaluation::evaluator::CaseRow;
+use crate::evaluation::pass::{Evaluation, NamedMetric};
+use crate::ranks::SharedCases;
+
+/// What one metric has of one case. JSON has no NaN, so numbers travel as their bits.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct OfCase {
+    /// The rows that a table shows.
+    shown: Vec<(String, Vec<u32>)>,
+    /// The metric's own.
+    rows: Vec<Vec<u32>>,
+}
+
+fn to_bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn from_bits(bits: &[u32]) -> Vec<f32> {
+    bits.iter().map(|bits| f32::from_bits(*bits)).collect()
+}
+
+/// Replaces what this rank has measured by what all have.
+pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u64) -> Result<(), BoxError> {
+    let SharedCases { ranks, cases } = shared;
+    for measured in &mut work.metrics {
+        let all = ranks.in_order(by_case(measured), *cases, epoch)?;
+        measured.metric.reset();
+        let rows = all.iter().flat_map(|of| of.rows.iter().map(|bits| from_bits(bits))).collect();
+        let merged = measured.metric.merge(rows);
+        merged.map_err(|why| format!("the metric `{}` cannot take the rows of all ranks: {why}", measured.name))?;
+        let shown = all.into_iter().flat_map(|of| of.shown);
+        measured.rows = shown.map(|(case, bits)| CaseRow { case, values: from_bits(&bits) }).collect();
+    }
+    // A batch is a case: the mean is that of their losses in the order of cases.
+    for mean in &mut work.losses {
+        let Some(sum) = mean.sum.take() else { continue };
+        let device = sum.device();
+        let own: f32 = sum.try_into_scalar().map_err(|why| format!("the loss `{}` cannot be read: {why}", mean.name))?;
+        let counted = (0..*cases).skip(ranks.rank()).step_by(ranks.world()).count();
+        let own = if counted == 0 { 0.0 } else { own };
+        let all = ranks.gather(&(own.to_bits(), counted as u64), "losses of the validation", epoch)?;
+        let total: f64 = all.iter().map(|(bits, _)| f64::from(f32::from_bits(*bits))).sum();
+        mean.sum = Some(Tensor::from_floats([total as f32], &device));
+        mean.batches = all.iter().map(|(_, count)| count).sum();
+    }
+    Ok(())
+}
+
+/// What a metric has of each batch, which is a case.
+fn by_case(measured: &NamedMetric) -> Vec<OfCase> {
+    let rows = measured.metric.rows();
+    let ends = measured.batches.iter().skip(1).copied().chain([rows.len()]);
+    let of = |(start, end): (&usize, usize)| OfCase {
+        shown: measured
+            .rows
+            .get(*start..end.min(measured.rows.len()))
+            .unwrap_or_default()
+            .iter()
+            .map(|row| (row.case.clone(), to_bits(&row.values)))
+            .collect(),
+        rows: rows[*start..end].iter().map(|row| to_bits(row)).collect(),
+    };
+    measured.batches.iter().zip(ends).map(of).collect()
+}

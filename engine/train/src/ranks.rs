@@ -1,0 +1,151 @@
+//! What the ranks of one training do together: [`Ranks`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hearth_distributed::{AllReduce, At, CommError, Communicator, DEADLINE, Share};
+use hearth_engine::{BoxError, State, Wants};
+use hearth_nn::networks::Network;
+use hearth_nn::weights::{self, WeightsError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The ranks of one training, seen from one of them: how to reach the others, and how gradients
+/// travel.
+#[derive(Clone)]
+pub struct Ranks {
+    communicator: Arc<dyn Communicator>,
+    /// How gradients are added.
+    pub how: AllReduce,
+    /// How long one rank waits for the others before it ends with an error that names them.
+    pub deadline: Duration,
+}
+
+impl std::fmt::Debug for Ranks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (rank, world) = (self.rank(), self.world());
+        f.debug_struct("Ranks").field("rank", &rank).field("world", &world).field("how", &self.how).finish()
+    }
+}
+
+/// An evaluation that ranks share: each evaluates the cases that [`Share`] gives it, one a batch,
+/// and all have the results of all. A rank that is given none evaluates any one, which does not
+/// count.
+#[derive(Clone, Debug)]
+pub struct SharedCases {
+    /// The ranks.
+    pub ranks: Ranks,
+    /// How many cases all of them have.
+    pub cases: usize,
+}
+
+/// Why ranks could not do something together.
+#[derive(Debug, thiserror::Error)]
+pub enum RanksError {
+    /// Another rank was not there in time, or failed.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// What a rank sent cannot be read: it is of another version.
+    #[error("rank {rank} sent what this version does not read: {why}")]
+    Unread {
+        /// The rank.
+        rank: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The weights of rank 0 are of another network.
+    #[error("the weights of rank 0: {0}")]
+    Weights(#[from] WeightsError),
+    /// A rank has more or fewer results than cases.
+    #[error("the ranks measured {found} cases instead of {cases}")]
+    Cases {
+        /// What came together.
+        found: usize,
+        /// How many there are.
+        cases: usize,
+    },
+}
+
+impl Ranks {
+    /// Ranks that add gradients in order of rank, as f32, and wait for five minutes.
+    pub fn new(communicator: Arc<dyn Communicator>) -> Self {
+        Self { communicator, how: AllReduce::default(), deadline: DEADLINE }
+    }
+
+    /// This rank, from 0.
+    pub fn rank(&self) -> usize {
+        self.communicator.rank()
+    }
+
+    /// Number of ranks.
+    pub fn world(&self) -> usize {
+        self.communicator.world()
+    }
+
+    /// The same as engines count them.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        (self.rank() as u32, self.world() as u32)
+    }
+
+    /// What they are reached by.
+    pub fn communicator(&self) -> &dyn Communicator {
+        &*self.communicator
+    }
+
+    /// A place in the run, with this deadline.
+    pub(crate) fn at(&self, phase: &'static str, step: u64) -> At {
+        At::new(phase, step).within(self.deadline)
+    }
+
+    /// A value of each rank, in their order, on every rank.
+    ///
+    /// # Errors
+    /// Where a rank is missing at the deadline, or sent something else.
+    pub fn gather<T: Serialize + DeserializeOwned>(
+        &self,
+        own: &T,
+        phase: &'static str,
+        step: u64,
+    ) -> Result<Vec<T>, RanksError> {
+        let unread = |rank: usize, why: serde_json::Error| RanksError::Unread { rank, why: why.to_string() };
+        let own = serde_json::to_vec(own).map_err(|why| unread(self.rank(), why))?;
+        let parts = self.communicator.all_gather(own, &self.at(phase, step))?;
+        let read = |(rank, part): (usize, &Vec<u8>)| serde_json::from_slice(part).map_err(|why| unread(rank, why));
+        parts.iter().enumerate().map(read).collect()
+    }
+
+    /// What handlers of any rank want: of several reasons, that of the lowest rank.
+    pub(crate) fn agree(&self, state: &State, wants: &Wants) -> Result<Wants, BoxError> {
+        let all = self.gather(wants, "deciding whether to go on", state.iteration)?;
+        let mut agreed = Wants::default();
+        for wants in all {
+            agreed.terminate = agreed.terminate.or(wants.terminate);
+            agreed.terminate_epoch = agreed.terminate_epoch.or(wants.terminate_epoch);
+            agreed.interrupt = agreed.interrupt.or(wants.interrupt);
+        }
+        Ok(agreed)
+    }
+
+    /// The weights and running statistics of rank 0. Weights are the same on all ranks; statistics of
+    /// batches are not.
+    pub(crate) fn of_first<N: Network>(&self, network: N, epoch: u64) -> Result<N, RanksError> {
+        let own = if self.rank() == 0 { weights::to_bytes(&network)? } else { Vec::new() };
+        let bytes = self.communicator.broadcast(own, 0, &self.at("weights to validate", epoch))?;
+        if self.rank() == 0 { Ok(network) } else { Ok(weights::from_bytes(network, &bytes)?.0) }
+    }
+
+    /// Lists of one entry for each case, evaluated by [`Share`]s, in the order of cases.
+    pub(crate) fn in_order<T: Serialize + DeserializeOwned>(
+        &self,
+        mut own: Vec<T>,
+        cases: usize,
+        epoch: u64,
+    ) -> Result<Vec<T>, RanksError> {
+        let share = Share::new(cases, self.world());
+        // A rank that had none evaluated one all the same, so that no rank skips the pass.
+        own.truncate(share.of(self.rank()).count());
+        let all = self.gather(&own, "results of the validation", epoch)?;
+        let found = all.iter().map(Vec::len).sum();
+        share.in_order(all).ok_or(RanksError::Cases { found, cases })
+    }
+}
