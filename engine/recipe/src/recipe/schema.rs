@@ -18,6 +18,7 @@ use hearth_train::device::TuneWord;
 use serde::{Deserialize, Serialize};
 
 use super::adversarial::Adversarial;
+use super::distributed::Distributed;
 use super::folds::Folds;
 use super::init::Init;
 use super::listens::Listens;
@@ -380,6 +381,7 @@ impl Recipe {
         demand(training.epochs >= 1, "training.epochs", format!("epochs is {}; give 1 or more", training.epochs))?;
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
         demand(training.accumulate >= 1, "training.accumulate", "a step takes at least 1 batch".into())?;
+        self.distributed.check().map_err(|fault| document.located("", fault))?;
         if let Some(clip) = training.clip {
             clip.check().map_err(|error| document.fault("training.clip", error.to_string()))?;
         }

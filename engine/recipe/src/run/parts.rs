@@ -101,3 +101,9 @@ pub fn waits(ranks: &Ranks) -> Outcome<Vec<Waits>> {
     let at = At::new("the end", 0).within(ranks.deadline);
     distributed::gather_waits(ranks.communicator(), &at).map_err(RecipeError::from_error)
 }
+
+/// All have arrived at the end, and none waits for another any more.
+pub fn finish(ranks: &Ranks) -> Outcome {
+    let at = At::new("the end", 1).within(ranks.deadline);
+    ranks.communicator().finish(&at).map_err(RecipeError::from_error)
+}

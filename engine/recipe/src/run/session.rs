@@ -210,6 +210,9 @@ impl Session {
         if matches!(end, RunEnd::Interrupted(_)) && self.is_first() {
             self.save_if_needed(&folder)?;
         }
+        if let Some(ranks) = &self.ranks {
+            parts::finish(ranks)?;
+        }
         let engine = self.trainer.engine();
         let state = engine.state();
         let best = match (state.key_metric.clone(), state.best_metric, state.best_epoch) {
