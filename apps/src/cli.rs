@@ -13,8 +13,8 @@ use crate::commands::{
     bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, metrics, models, plugin, predict,
     preprocess, recipes, reference, train,
 };
-use crate::error::Outcome;
-use crate::terminal;
+use crate::error::{Failure, Outcome};
+use crate::{ranks, terminal};
 
 /// Train, evaluate and run medical-imaging networks, on any GPU or none.
 #[derive(Debug, Parser)]
@@ -112,10 +112,17 @@ fn listen(verbose: u8) {
 impl Command {
     /// Whether this thread runs kernels. `bench` decides that itself.
     fn computes(&self) -> bool {
+        match self {
+            // Ranks that are threads share a pool to which none of them belongs.
+            Command::Train(args) => args.ranks.is_none(),
+            other => other.always_computes(),
+        }
+    }
+
+    fn always_computes(&self) -> bool {
         matches!(
             self,
             Command::Demo(_)
-                | Command::Train(_)
                 | Command::LrFind(_)
                 | Command::Evaluate(_)
                 | Command::Predict(_)
@@ -126,6 +133,10 @@ impl Command {
     }
 
     fn run(self) -> Outcome {
+        if !matches!(self, Command::Train(_)) && ranks::is_launched()? {
+            let what = "a launcher started several ranks of this command, which is one of a single process";
+            return Err(Failure::new(format!("{what}: only `hearth train` runs on several")));
+        }
         match self {
             Command::Demo(args) => demo::run(&args),
             Command::Train(args) => train::run(&args),

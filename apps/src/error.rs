@@ -51,7 +51,8 @@ impl Failure {
 
     /// Prints the chain to standard error: a cause that the line above already quotes is skipped.
     pub fn print(&self) {
-        if self.chain.is_empty() {
+        // Of several ranks that fail alike, one says it.
+        if self.chain.is_empty() || (!crate::terminal::speaks() && crate::run::is_told()) {
             return;
         }
         let mut text = String::new();

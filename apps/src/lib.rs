@@ -12,6 +12,7 @@ pub mod error;
 pub mod folders;
 pub mod interrupt;
 pub mod picture;
+pub mod ranks;
 mod rustdoc;
 pub mod table;
 pub mod terminal;

@@ -1,8 +1,10 @@
 //! Lines on standard output and notes on standard error, with colour only on a terminal.
 
+use std::cell::Cell;
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -13,6 +15,29 @@ use crate::recipe::Document;
 use crate::run::Plan;
 
 pub use hearth_recipe::text::{bytes, seconds, thousands};
+
+/// Whether this process prints: of several ranks, the first one alone.
+static SPEAKS: AtomicBool = AtomicBool::new(true);
+
+thread_local! {
+    /// The same of a rank that is a thread.
+    static SPEAKS_HERE: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Lets this process print, or not.
+pub fn speak(whether: bool) {
+    SPEAKS.store(whether, Ordering::Relaxed);
+}
+
+/// Lets this thread print, or not.
+pub fn speak_here(whether: bool) {
+    SPEAKS_HERE.set(whether);
+}
+
+/// Whether what is said here is printed.
+pub fn speaks() -> bool {
+    SPEAKS.load(Ordering::Relaxed) && SPEAKS_HERE.get()
+}
 
 /// Prints a line of results to standard output. A closed pipe (`| head`) ends the program quietly.
 #[macro_export]
@@ -28,6 +53,9 @@ macro_rules! note {
 
 /// See [`out!`].
 pub fn line(text: Arguments<'_>) {
+    if !speaks() {
+        return;
+    }
     let mut out = std::io::stdout().lock();
     let clear = if out.is_terminal() && watched() { clear_line() } else { "" };
     if let Err(error) = out.write_fmt(format_args!("{clear}{text}\n")).and_then(|()| out.flush()) {
@@ -38,6 +66,13 @@ pub fn line(text: Arguments<'_>) {
 
 /// See [`note!`].
 pub fn note_line(text: Arguments<'_>) {
+    if speaks() {
+        error_line(text);
+    }
+}
+
+/// Prints a line to standard error, whoever speaks: what ends a rank is to be seen.
+pub fn error_line(text: Arguments<'_>) {
     // A run goes on when nobody reads its notes any more.
     let _ = std::io::stderr().write_all(format!("{}{text}\n", clear_line()).as_bytes());
 }
@@ -82,8 +117,12 @@ impl<S: Subscriber> Layer<S> for Notices {
         }
         let mut message = Message(String::new());
         event.record(&mut message);
-        let head = if *event.metadata().level() == Level::WARN { "warning: " } else { "" };
-        note_line(format_args!("{head}{}", message.0));
+        // What only another rank knows is told by it.
+        match *event.metadata().level() {
+            Level::ERROR => error_line(format_args!("{}", message.0)),
+            Level::WARN => note_line(format_args!("warning: {}", message.0)),
+            _ => note_line(format_args!("{}", message.0)),
+        }
     }
 }
 
@@ -94,7 +133,11 @@ pub fn watched() -> bool {
 
 /// How the progress of long work is shown.
 pub fn progress() -> hearth_data::Progress {
-    if watched() { hearth_data::Progress::Bar } else { hearth_data::Progress::Lines }
+    match speaks() {
+        false => hearth_data::Progress::default(),
+        true if watched() => hearth_data::Progress::Bar,
+        true => hearth_data::Progress::Lines,
+    }
 }
 
 /// A recipe made ready to run, which shows the filling of its caches here.

@@ -8,10 +8,13 @@ use crate::error::{Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::note;
+use crate::ranks;
 use crate::recipe::{Document, bundled};
-use crate::run::{Finished, Plan, Session, check_resume};
+use crate::run::{Finished, Plan, Session, check_resume, together};
 use crate::terminal::{self, seconds};
 use hearth_engine::RunEnd;
+use hearth_recipe::RecipeError;
+use hearth_train::Ranks;
 
 /// Arguments of `hearth train`.
 #[derive(Debug, clap::Args)]
@@ -73,6 +76,10 @@ pub struct Args {
     /// Give each fold the same share of each value of this column
     #[arg(long, value_name = "COLUMN")]
     pub stratify_by: Option<String>,
+    /// Train with several ranks on this machine, each with its part of the data: as processes of
+    /// mpirun, or as threads where there is none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub ranks: Option<u16>,
     /// Resume from the newest intact checkpoint of RUN, with RUN's own recipe
     #[arg(long)]
     pub resume: bool,
@@ -84,35 +91,58 @@ pub struct Args {
 /// Trains, or shows what would be done.
 pub fn run(args: &Args) -> Outcome {
     folders::check_path("--out", &args.out)?;
+    match args.ranks {
+        Some(count) => ranks::start(usize::from(count), |ranks| run_rank(args, ranks)),
+        None => run_rank(args, ranks::of_launcher()?),
+    }
+}
+
+/// Trains as one rank, or as the only one.
+fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
     if args.resume && folds::are_meant(args) {
         return folds::resume(args);
     }
     let document = args.document()?;
+    if ranks.is_some() && (folds::are_meant(args) || folds::are_in(&document)) {
+        return Err(Failure::new("the folds of a cross-validation are trained by one rank, one after the other"));
+    }
     if !args.resume && (folds::are_meant(args) || folds::are_in(&document)) {
         return folds::run(args, document);
     }
     if args.dry_run {
         return dry_run(&terminal::plan(document)?, &args.data, &args.plugins);
     }
-    interrupt::listen()?;
+    let first = ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0);
+    if first {
+        interrupt::listen()?;
+    }
     let plan = terminal::plan(document)?;
     if args.resume {
-        return resume(plan, &args.data, &args.plugins, &args.out);
+        return resume(plan, &args.data, &args.plugins, &args.out, ranks);
     }
-    folders::check_new_run(&args.out)?;
-    let _reserved = folders::Reserved::new(&args.out)?;
-    let mut session = Session::new(plan, &args.data, &args.plugins)?;
-    interrupt::running(session.interrupt_flag());
+    let reserve = || folders::check_new_run(&args.out).and_then(|()| folders::Reserved::new(&args.out)).map(Some);
+    let reserved = if first { reserve() } else { Ok(None) };
+    let reserved = reserved.map_err(|failure| RecipeError::new(failure.line()));
+    let _reserved = together(ranks.as_ref(), "making the run's folder", reserved)?;
+    let mut session = match ranks {
+        Some(ranks) => Session::on_ranks(plan, &args.data, &args.plugins, ranks)?,
+        None => Session::new(plan, &args.data, &args.plugins)?,
+    };
+    if first {
+        interrupt::running(session.interrupt_flag());
+    }
     session.start(&args.out)?;
     finish(&mut session)
 }
 
 /// Goes on with a run.
-pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path) -> Outcome {
+pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path, ranks: Option<Ranks>) -> Outcome {
     let folder = folders::open_run(out)?;
     check_resume(&plan, data, &folder)?;
-    let mut session = Session::of_run(plan, data, plugins, &folder)?;
-    interrupt::running(session.interrupt_flag());
+    let mut session = Session::of_run(plan, data, plugins, &folder, ranks)?;
+    if session.is_first() {
+        interrupt::running(session.interrupt_flag());
+    }
     session.resume(folder)?;
     finish(&mut session)
 }

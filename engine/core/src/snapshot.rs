@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::run_error::{RunError, RunErrorKind};
-use crate::state::State;
+use crate::state::{Pass, State};
 use crate::workflow::Snapshot;
 
 impl Engine {
@@ -44,6 +44,10 @@ impl Engine {
         }
         let old = std::mem::replace(&mut self.state, snapshot.state.clone());
         let state = &mut self.state;
+        if old.world_size != state.world_size {
+            // A pass has another length now. What was left of an epoch is taken from a new one.
+            (state.epoch_length, state.pass) = (None, Pass { number: state.pass.number, ..Pass::default() });
+        }
         (state.engine, state.rank, state.world_size) = (old.engine, old.rank, old.world_size);
         state.max_epochs = old.max_epochs;
         if old.key_metric.is_some() && (&old.key_metric, old.better) != (&state.key_metric, state.better) {

@@ -14,4 +14,9 @@ macro_rules! warning {
     ($($arg:tt)*) => { ::tracing::warn!(target: $crate::notice::TARGET, $($arg)*) };
 }
 
-pub(crate) use {notice, warning};
+/// Reports what ends a run of several ranks; shown by whichever of them it happens to.
+macro_rules! failure {
+    ($($arg:tt)*) => { ::tracing::error!(target: $crate::notice::TARGET, $($arg)*) };
+}
+
+pub(crate) use {failure, notice, warning};

@@ -123,6 +123,7 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
         stratify_by: None,
         resume: false,
         dry_run: false,
+        ranks: None,
     }
 }
 

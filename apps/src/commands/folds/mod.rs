@@ -203,7 +203,7 @@ fn start(args: &Args, plan: Plan, run: &Path) -> Outcome {
 fn go_on(args: &Args, run: &Path) -> Outcome {
     let mut document = Document::open(&run.join("recipe.toml"))?;
     args.set_running(&mut document)?;
-    train::resume(terminal::plan(document)?, &args.data, &args.plugins, run)
+    train::resume(terminal::plan(document)?, &args.data, &args.plugins, run, None)
 }
 
 /// Whether a run has come to its end, and no more epochs are asked for.

@@ -1,6 +1,7 @@
 //! What of a data set each rank of a distributed run has.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hearth_data::{DistributedSampler, Item, PartitionOptions, partition_dataset};
 use hearth_train::Ranks;
@@ -56,6 +57,14 @@ pub fn validation(items: &[Item], ranks: Option<&Ranks>) -> Vec<Item> {
     if own.is_empty() { items.iter().take(1).cloned().collect() } else { own }
 }
 
+/// Whether all ranks know why this process ends. The first of them tells it.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Whether the first rank tells why this process ends: the others need not repeat it.
+pub fn is_told() -> bool {
+    TOLD.load(Ordering::Relaxed)
+}
+
 /// What a rank did, on all of them: where one failed, all fail with what that one says.
 ///
 /// # Errors
@@ -64,10 +73,13 @@ pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) 
     let Some(ranks) = ranks else { return own };
     let said = own.as_ref().err().map(RecipeError::line);
     let all = ranks.gather(&said, phase, 0).map_err(RecipeError::from_error)?;
-    let failed = all.into_iter().enumerate().find_map(|(rank, said)| said.map(|said| (rank, said)));
-    match (own, failed) {
-        (Ok(_), Some((rank, said))) => Err(RecipeError::new(format!("rank {rank}: {said}"))),
-        (own, _) => own,
+    let Some((rank, said)) = all.into_iter().enumerate().find_map(|(rank, said)| said.map(|said| (rank, said))) else {
+        return own;
+    };
+    TOLD.store(true, Ordering::Relaxed);
+    match own {
+        Ok(_) => Err(RecipeError::new(format!("rank {rank}: {said}"))),
+        failed => failed,
     }
 }
 

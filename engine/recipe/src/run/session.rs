@@ -25,7 +25,7 @@ use super::record::Record;
 use super::vanished::FolderWatch;
 use super::{Cases, Plan, Start, folders, handlers, known_labels, parts, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
-use crate::notice::{notice, warning};
+use crate::notice::{failure, notice, warning};
 use crate::recipe::{Listens, Recipe};
 
 /// The evaluator's name, and its handlers' folder within the run's.
@@ -198,7 +198,7 @@ impl Session {
         if let (Some(ranks), Err(error)) = (&self.ranks, &end) {
             // The others wait for this one, and would only notice at their deadline.
             let why = error.line();
-            warning!("rank {} ends all ranks: {why}", ranks.rank());
+            failure!("rank {} ends all ranks: {why}", ranks.rank());
             ranks.communicator().abort(1, &why);
         }
         if let (Err(_), Err(unwritten)) = (&end, &written) {

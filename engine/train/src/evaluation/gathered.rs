@@ -41,7 +41,8 @@ pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u
     for mean in &mut work.losses {
         let Some(sum) = mean.sum.take() else { continue };
         let device = sum.device();
-        let own: f32 = sum.try_into_scalar().map_err(|why| format!("the loss `{}` cannot be read: {why}", mean.name))?;
+        let own: f32 =
+            sum.try_into_scalar().map_err(|why| format!("the loss `{}` cannot be read: {why}", mean.name))?;
         let counted = (0..*cases).skip(ranks.rank()).step_by(ranks.world()).count();
         let own = if counted == 0 { 0.0 } else { own };
         let all = ranks.gather(&(own.to_bits(), counted as u64), "losses of the validation", epoch)?;

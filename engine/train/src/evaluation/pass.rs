@@ -37,7 +37,15 @@ pub(crate) struct NamedMetric {
 
 impl NamedMetric {
     pub fn new(name: String, metric: Box<dyn Metric>) -> Self {
-        Self { name, metric, rows: Vec::new(), before: 0, batches: Vec::new(), post_pred: Vec::new(), post_label: Vec::new() }
+        Self {
+            name,
+            metric,
+            rows: Vec::new(),
+            before: 0,
+            batches: Vec::new(),
+            post_pred: Vec::new(),
+            post_label: Vec::new(),
+        }
     }
 }
 

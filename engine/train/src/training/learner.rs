@@ -35,7 +35,7 @@ pub(crate) struct Learner<N> {
     /// The sum of the gradients since the last step, and of how many batches.
     pub pending: Option<(Gradients, u64)>,
     clip: Option<GradientClip>,
-    reducer: Option<Reducer>,
+    pub reducer: Option<Reducer>,
 }
 
 impl<N: Network> Learner<N> {

@@ -99,6 +99,18 @@ impl<N: Network> Training<N> {
         self.learner.backward(loss, &self.feed)
     }
 
+    /// Gives this rank's loss to those that travel, so that handlers see the mean of all ranks
+    /// after the step.
+    fn pass_on_loss(&mut self) -> Result<(), BoxError> {
+        if self.learner.reducer.is_some() {
+            let loss = Host::output(self, "loss")?;
+            if let Some(reducer) = &mut self.learner.reducer {
+                reducer.loss = Some(loss as f32);
+            }
+        }
+        Ok(())
+    }
+
     /// Accumulates a batch's gradients; takes a step when there are enough.
     pub fn gather(&mut self, gradients: Gradients) -> Result<(), BoxError> {
         self.learner.gather(gradients, self.options.accumulate, &self.feed)
@@ -312,7 +324,10 @@ impl<N: Network> Workflow for Training<N> {
 
         // A second reference to them would make the optimizer copy what it can change in place.
         if let Some(gradients) = self.gradients.take() {
+            self.pass_on_loss()?;
             self.gather(gradients)?;
+            let mean = self.learner.reducer.as_mut().and_then(|reducer| reducer.mean_loss.take());
+            self.loss_value = mean.or(self.loss_value);
         }
         if competes {
             // Its graph is not needed by the discriminator's step.

@@ -1,0 +1,145 @@
+//! Several ranks of one training: those that a launcher started (`mpirun`, `srun`), or that
+//! `--ranks` starts on this machine.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use hearth_train::Ranks;
+use hearth_train::distributed::{DEADLINE, Placement, connect, threads};
+
+use crate::error::{Context, Failure, Outcome};
+use crate::{note, terminal};
+
+/// The option that starts ranks.
+const OPTION: &str = "--ranks";
+
+/// The rank that a launcher made this process; `None` where there is one rank. All but the first are
+/// silent from now on.
+pub fn of_launcher() -> Outcome<Option<Ranks>> {
+    if !is_launched()? {
+        return Ok(None);
+    }
+    let ranks = Ranks::new(Arc::from(connect(DEADLINE).map_err(|error| Failure::new(error.to_string()))?));
+    terminal::speak(ranks.rank() == 0);
+    let (world, hosts) = (ranks.world(), ranks.communicator().hosts());
+    let mut each: Vec<&str> = hosts.iter().map(|host| &**host).collect();
+    each.dedup();
+    note!("{world} ranks on {}", each.join(", "));
+    Ok(Some(ranks))
+}
+
+/// Whether a launcher started this process as one of several.
+pub fn is_launched() -> Outcome<bool> {
+    let placement = Placement::from_environment().map_err(|error| Failure::new(error.to_string()))?;
+    Ok(placement.is_some_and(|placement| placement.world > 1))
+}
+
+/// Runs `work` as each of `count` ranks on this machine: as processes of `mpirun` where it is there,
+/// which run this program with the same arguments, and as threads of this one otherwise.
+pub fn start(count: usize, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
+    if is_launched()? {
+        return Err(Failure::new(format!("{OPTION} starts ranks, but a launcher has done so: remove one of the two")));
+    }
+    if count < 2 {
+        return work(None);
+    }
+    match find("mpirun") {
+        Some(launcher) => processes(&launcher, count),
+        None => {
+            note!("no mpirun on this machine: {count} ranks as threads of one process, with one pool of threads");
+            as_threads(count, work)
+        }
+    }
+}
+
+/// A program in the folders of `PATH`.
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Starts this program again, `count` times. Each has its share of the cores.
+fn processes(launcher: &Path, count: usize) -> Outcome {
+    let doing = || format!("cannot start {}", launcher.display());
+    let said = Command::new(launcher).arg("--version").output().while_doing(doing)?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    // It calls itself by the name it was started by: "mpirun (Open MPI) 4.1", "mpirun.openmpi (OpenRTE) 4.1".
+    let open_mpi = ["Open MPI", "OpenRTE", "open-mpi.org"].iter().any(|name| said.contains(name));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let each = (cores / count).max(1);
+    let mut command = Command::new(launcher);
+    command.arg("-n").arg(count.to_string());
+    if open_mpi {
+        // Its own binding gives a rank one core, whatever its threads; more ranks than cores are refused.
+        command.args(["--bind-to", "none", "--oversubscribe"]);
+        // Containers often have no other user, and `--ranks` starts nothing on another machine.
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    }
+    if std::env::var_os("RAYON_NUM_THREADS").is_none() {
+        command.env("RAYON_NUM_THREADS", each.to_string());
+    }
+    note!("{count} ranks with {each} of {cores} cores each, by {}", launcher.display());
+    command.arg(std::env::current_exe().while_doing(doing)?).args(without_option(std::env::args_os().skip(1)));
+    // Ctrl-C reaches the ranks, too; this process waits for what they make of it.
+    let status = command.status().while_doing(doing)?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(130) => Err(Failure::interrupted()),
+        Some(code) => Err(Failure::new(format!("the ranks ended with exit code {code}; see above"))),
+        None => Err(Failure::new(format!("{} was killed: {status}", launcher.display()))),
+    }
+}
+
+/// The arguments without `--ranks N`.
+fn without_option(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let (mut kept, mut value_follows) = (Vec::new(), false);
+    for argument in arguments {
+        if std::mem::take(&mut value_follows) {
+            continue;
+        }
+        let text = argument.to_string_lossy();
+        if text == OPTION {
+            value_follows = true;
+        } else if !text.starts_with("--ranks=") {
+            kept.push(argument);
+        }
+    }
+    kept
+}
+
+fn as_threads(count: usize, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
+    let ended = threads::run(count, |communicator| {
+        let ranks = Ranks::new(Arc::new(communicator));
+        terminal::speak_here(ranks.rank() == 0);
+        work(Some(ranks))
+    });
+    // The first rank says what all of them do; one that failed alone is told by the others.
+    ended.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_started_with_the_other_arguments() {
+        let kept = |given: &[&str]| {
+            let kept = without_option(given.iter().map(OsString::from));
+            kept.into_iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(kept(&["train", "x.toml", "--ranks", "4", "--data", "d"]), "train x.toml --data d");
+        assert_eq!(kept(&["train", "--ranks=2", "x.toml"]), "train x.toml");
+        assert_eq!(kept(&["train", "x.toml"]), "train x.toml");
+    }
+
+    #[test]
+    fn a_rank_that_fails_fails_all() {
+        let failed = as_threads(3, |ranks| {
+            let rank = ranks.map_or(0, |ranks| ranks.rank());
+            if rank == 2 { Err(Failure::new("no such card")) } else { Ok(()) }
+        });
+        assert!(failed.expect_err("one failed").line().contains("no such card"));
+    }
+}

@@ -1,0 +1,276 @@
+//! One training on several ranks: as threads, under Open MPI and under MPICH. They take the steps of
+//! one rank, share the validation, end together, and go on with another number of ranks.
+
+// Signals and launchers.
+#![cfg(unix)]
+
+mod common;
+
+#[path = "../../tests/clients.rs"]
+mod clients;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{TINY, errors, hearth, phantom, plugins_are_built, text, wait_until};
+use serde_json::Value;
+
+/// How ranks are started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    /// By `--ranks`, where there is no mpirun.
+    Threads,
+    /// By `--ranks`, through the mpirun of this name.
+    Mpirun(&'static str),
+}
+
+/// Those of this machine.
+fn launchers() -> Vec<By> {
+    let mpirun = |name: &'static str| clients::find_program(name, "the run with threads").map(|_| By::Mpirun(name));
+    [Some(By::Threads), mpirun("mpirun.openmpi"), mpirun("mpirun.mpich")].into_iter().flatten().collect()
+}
+
+/// A folder that has this launcher alone, as `mpirun`, beside what every launcher needs.
+fn path(folder: &Path, by: By) -> String {
+    let bin = folder.join(format!("bin-{by:?}").replace(['(', ')', '"', '.'], ""));
+    fs::create_dir_all(&bin).expect("a folder");
+    let rest = "/usr/bin:/bin:/usr/local/bin";
+    match by {
+        By::Threads => text(&bin),
+        By::Mpirun(name) => {
+            let link = bin.join("mpirun");
+            if !link.exists() {
+                // MPICH's looks for its helpers beside itself, so a link does not do.
+                let real = clients::find_program(name, "the run with threads").expect("it was found");
+                fs::write(&link, format!("#!/bin/sh\nexec {} \"$@\"\n", real.display())).expect("written");
+                fs::set_permissions(&link, fs::Permissions::from_mode(0o755)).expect("executable");
+            }
+            format!("{}:{rest}", text(&bin))
+        }
+    }
+}
+
+/// The tiny recipe without what depends on the other cases of a batch.
+fn recipe(folder: &Path) -> PathBuf {
+    let file = folder.join("ranks.toml");
+    let own = TINY.replace("norm = \"batch\"", "norm = \"instance\"").replace("dropout = 0.1\n", "");
+    fs::write(&file, own.replace("validation = { last = 1 }", "validation = { last = 5 }")).expect("written");
+    file
+}
+
+struct Job<'a> {
+    folder: &'a Path,
+    by: By,
+    ranks: usize,
+    out: &'a str,
+}
+
+impl Job<'_> {
+    fn command(&self, more: &[&str]) -> Command {
+        let mut command = hearth();
+        command.env("PATH", path(self.folder, self.by)).env("RAYON_NUM_THREADS", "1");
+        let (data, out) = (self.folder.join("data"), self.folder.join(self.out));
+        command.args(["train", "--data", &text(&data), "--out", &text(&out), "--device", "cpu"]).args(more);
+        if self.ranks > 1 {
+            command.args(["--ranks", &self.ranks.to_string()]);
+        }
+        command
+    }
+
+    fn train(&self, more: &[&str]) -> Output {
+        let file = text(&recipe(self.folder));
+        self.command(&[&[&file[..]], more].concat()).output().expect("the program starts")
+    }
+
+    fn succeed(&self, more: &[&str]) -> String {
+        let output = self.train(more);
+        assert!(output.status.success(), "{:?}, {} ranks: {}", self.by, self.ranks, errors(&output));
+        errors(&output)
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.join(self.out)
+    }
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
+}
+
+/// Dice of each epoch.
+fn log(run: &Path) -> Vec<f64> {
+    let lines = fs::read_to_string(run.join("log.jsonl")).expect("a log");
+    let entries = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let epochs = entries.filter(|entry| entry["event"] == "epoch");
+    epochs.map(|entry| entry["metrics"]["mean_dice"].as_f64().expect("a number")).collect()
+}
+
+/// The weights of the newest checkpoint, in the order of their file.
+fn weights(run: &Path) -> Vec<f32> {
+    let folders = fs::read_dir(run.join("checkpoints")).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut named: Vec<PathBuf> = folders.filter(|folder| text(folder).ends_with("-final")).collect();
+    named.sort();
+    let bytes = fs::read(named.last().expect("a checkpoint").join("network.safetensors")).expect("weights");
+    let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")) as usize;
+    bytes[8 + header..].chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().expect("four bytes"))).collect()
+}
+
+#[test]
+fn ranks_take_the_steps_of_one_and_measure_the_same() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    phantom(dir.path(), 13);
+    let exact = ["--epochs", "10", "--set", "distributed.mode=exact"];
+    let one = Job { folder: dir.path(), by: By::Threads, ranks: 1, out: "one" };
+    one.succeed(&[&exact[..], &["--set", "training.batch_size=4"]].concat());
+    let alone = log(&one.out());
+    assert_eq!((alone.len(), json(&one.out().join("summary.json"))["iterations"].as_u64()), (10, Some(20)));
+    for by in launchers() {
+        for (ranks, batch) in [(2, "training.batch_size=2"), (4, "training.batch_size=1")] {
+            let name = format!("run-{by:?}-{ranks}").replace(['(', ')', '"'], "");
+            let job = Job { folder: dir.path(), by, ranks, out: &name };
+            let said = job.succeed(&[&exact[..], &["--set", batch]].concat());
+            assert_eq!(said.matches("epoch 10/10").count(), 1, "one rank speaks: {said}");
+            assert_eq!(said.contains("as threads of one process"), by == By::Threads, "{said}");
+            for (epoch, (own, first)) in log(&job.out()).iter().zip(&alone).enumerate() {
+                assert!((own - first).abs() < 1e-6, "{by:?}, {ranks} ranks, epoch {epoch}: {own}, one has {first}");
+            }
+            let (own, first) = (weights(&job.out()), weights(&one.out()));
+            let off = own.iter().zip(&first).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(own.len() == first.len() && off < 1e-5, "{by:?}, {ranks} ranks: weights differ by {off}");
+            let summary = json(&job.out().join("summary.json"));
+            assert_eq!(
+                (summary["world_size"].as_u64(), summary["iterations"].as_u64()),
+                (Some(ranks as u64), Some(20))
+            );
+            assert_eq!(summary["waits"].as_array().map(Vec::len), Some(ranks), "{summary}");
+            assert!(summary["waits"][1]["phases"]["gradients"]["operations"].as_u64() >= Some(20), "{summary}");
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_ranks() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    phantom(dir.path(), 8);
+    for by in launchers() {
+        let name = format!("run-{by:?}").replace(['(', ')', '"'], "");
+        // Three cases train: four ranks are too many for a partition, which is said before anything is written.
+        let first = Job { folder: dir.path(), by, ranks: 4, out: &name };
+        let output = first.train(&["--epochs", "2"]);
+        let said = errors(&output);
+        assert!(!output.status.success() && said.contains("3 training cases for 4 ranks"), "{said}");
+        assert!(!first.out().exists(), "nothing was written");
+        let first = Job { ranks: 3, ..first };
+        first.succeed(&["--epochs", "2"]);
+        for (ranks, epochs) in [(2, "4"), (1, "6")] {
+            let next = Job { ranks, ..first };
+            let output = next.command(&["--resume", "--epochs", epochs]).output().expect("the program starts");
+            let said = errors(&output);
+            assert!(output.status.success() && said.contains("resuming from epoch"), "{by:?}, {ranks} ranks: {said}");
+        }
+        let (summary, lines) = (json(&first.out().join("summary.json")), log(&first.out()));
+        assert_eq!((summary["epochs"].as_u64(), summary["world_size"].as_u64()), (Some(6), Some(1)));
+        assert_eq!(lines.len(), 6, "each epoch once");
+    }
+}
+
+#[test]
+fn what_ranks_cannot_do_is_said_at_once() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    phantom(dir.path(), 8);
+    for by in launchers() {
+        for (index, (more, word)) in [
+            (&["--set", "transforms.6.spatial_size=[300, 16, 16]"][..], "RandCropByPosNegLabel"),
+            (&["--folds", "3"], "trained by one rank"),
+            (&["--set", "distributed.deadline=0"], "distributed.deadline"),
+            (&["--set", "distributed.mode=half"], "half"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let out = format!("none-{by:?}-{index}").replace(['(', ')', '"'], "");
+            let job = Job { folder: dir.path(), by, ranks: 2, out: &out };
+            let output = job.train(&[more, &["--epochs", "1"]].concat());
+            let said = errors(&output);
+            assert!(!output.status.success() && said.contains(word) && !said.contains("panicked"), "{by:?}: {said}");
+        }
+    }
+}
+
+/// The process of a rank of a run, by what its launcher told it.
+fn process(out: &Path, rank: usize) -> Option<u32> {
+    let wanted = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].map(|name| format!("{name}={rank}"));
+    let has = |process: &Path, file: &str, is: &dyn Fn(&str) -> bool| {
+        let bytes = fs::read(process.join(file)).unwrap_or_default();
+        bytes.split(|byte| *byte == 0).any(|part| is(&String::from_utf8_lossy(part)))
+    };
+    let processes = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
+    let mut own = processes.filter(|process| {
+        has(process, "cmdline", &|word| Path::new(word) == out)
+            && has(process, "environ", &|variable| wanted.iter().any(|one| one == variable))
+    });
+    own.next()?.file_name()?.to_str()?.parse().ok()
+}
+
+fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill").args([name, &process.to_string()]).status().expect("kill starts");
+    assert!(sent.success());
+}
+
+/// A rank is killed, or stopped, in the middle of a run: the others end and say which one it was, and
+/// the run goes on from its last checkpoint.
+#[test]
+fn a_rank_that_is_gone_is_named_and_the_run_resumes() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    phantom(dir.path(), 8);
+    let file = text(&recipe(dir.path()));
+    for by in launchers().into_iter().filter(|by| *by != By::Threads) {
+        for (name, rank) in [("-KILL", 1), ("-STOP", 1), ("-STOP", 0)] {
+            let out = format!("run{name}{rank}-{by:?}").replace(['(', ')', '"'], "");
+            let job = Job { folder: dir.path(), by, ranks: 2, out: &out };
+            let endless = [
+                &file[..],
+                "--epochs",
+                "100000",
+                "--set",
+                "distributed.deadline=2",
+                "--set",
+                "training.val_interval=100000",
+            ];
+            let errors = fs::File::create(dir.path().join("errors")).expect("a file");
+            let mut running = job.command(&endless).stderr(errors).stdout(Stdio::null()).spawn().expect("it starts");
+            let checkpoints = job.out().join("checkpoints");
+            let written = || fs::read_dir(&checkpoints).is_ok_and(|inside| inside.count() > 2);
+            wait_until("checkpoints", written);
+            let gone = process(&job.out(), rank).expect("a process of that rank");
+            signal(gone, name);
+            let begin = Instant::now();
+            let ended = loop {
+                if let Some(status) = running.try_wait().expect("a status") {
+                    break status;
+                }
+                assert!(begin.elapsed() < Duration::from_secs(60), "{by:?} {name} {rank}: the others go on");
+                std::thread::sleep(Duration::from_millis(50));
+            };
+            // A stopped process is not ended by its launcher's polite request.
+            let _ = Command::new("kill").args(["-KILL", &gone.to_string()]).stderr(Stdio::null()).status();
+            let said = fs::read_to_string(dir.path().join("errors")).expect("text");
+            assert!(!ended.success(), "{said}");
+            if name == "-STOP" {
+                assert!(said.contains(&format!("rank {rank}")), "{by:?} {name} {rank}: {said}");
+            }
+            let lines = fs::read_to_string(job.out().join("log.jsonl")).expect("a log");
+            let alone = Job { ranks: 1, ..job };
+            let more = (lines.lines().count() + 2).to_string();
+            let resumed = alone.command(&["--resume", "--epochs", &more]).output().expect("the program starts");
+            assert!(resumed.status.success(), "{}", common::errors(&resumed));
+        }
+    }
+}
