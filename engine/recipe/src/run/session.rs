@@ -11,8 +11,8 @@ use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_train::{
-    EvaluatorOptions, RunFolder, RunLock, SupervisedEvaluator, SupervisedTrainer, Train, TrainerOptions, checkpoint,
-    device,
+    EvaluatorBuilder, EvaluatorOptions, RunFolder, RunLock, SupervisedEvaluator, SupervisedTrainer, Train,
+    TrainerOptions, checkpoint, device,
 };
 
 use super::adversarial::gan_trainer;
@@ -333,6 +333,17 @@ pub fn evaluator(
     inferer: Arc<dyn Inferer>,
     empty: Empty,
 ) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
+    let (builder, penalties) = evaluator_builder(plan, loader, inferer, empty)?;
+    Ok((builder.build()?, penalties))
+}
+
+/// The parts of an evaluator.
+pub(super) fn evaluator_builder(
+    plan: &Plan,
+    loader: DataLoader,
+    inferer: Arc<dyn Inferer>,
+    empty: Empty,
+) -> Outcome<(EvaluatorBuilder<AnyNetwork>, Vec<Penalties>)> {
     let mut options = EvaluatorOptions::default();
     (options.device, options.precision) = (Some(plan.device.clone()), plan.precision);
     options.inferer = inferer;
@@ -351,7 +362,7 @@ pub fn evaluator(
         evaluator = evaluator.metric_after(name, metric, pred, label);
         all.push(penalties);
     }
-    Ok((evaluator.build()?, all))
+    Ok((evaluator, all))
 }
 
 #[cfg(test)]

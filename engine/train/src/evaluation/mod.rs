@@ -8,6 +8,7 @@ pub(crate) mod evaluate;
 pub(crate) mod evaluator;
 pub(crate) mod evaluators;
 pub(crate) mod inference;
+pub(crate) mod merger;
 pub(crate) mod pass;
 pub(crate) mod post;
 pub(crate) mod predictor;
