@@ -182,6 +182,7 @@ fn members_are_processed_before_they_are_combined_whoever_combines() {
     let by = by.combine_by(|members| Ok(hearth_train::vote_ensemble(members, Some(2))?));
     assert_eq!(by.build().unwrap().run(1).unwrap(), expected);
 
+    let first_of = nets[..1].to_vec();
     let mut by_handler = EnsembleEvaluator::builder(nets, evaluator()).build().unwrap();
     let combine = move |cx: &mut hearth_engine::Context<'_>| {
         Ok(cx.host.combine(&["pred_0", "pred_1", "pred_2"], &vote, "pred")?)
@@ -197,8 +198,15 @@ fn members_are_processed_before_they_are_combined_whoever_combines() {
         by_handler.engine_mut().on(event, note).unwrap();
     }
     assert_eq!(by_handler.run(1).unwrap(), expected);
+    // A later handler's prediction replaces it.
+    let first = move |cx: &mut hearth_engine::Context<'_>| {
+        Ok(cx.host.combine(&["pred_0"], &Combine::Vote { num_classes: Some(2) }, "pred")?)
+    };
+    by_handler.engine_mut().on(Event::ForwardCompleted, first).unwrap();
+    let alone = EnsembleEvaluator::builder(first_of, evaluator()).combine(Combine::Vote { num_classes: Some(2) });
+    assert_eq!(by_handler.run(1).unwrap(), alone.build().unwrap().run(1).unwrap());
     let iteration = [(Event::ForwardCompleted, 2), (Event::ModelCompleted, 1)];
-    assert_eq!(*seen.lock().unwrap(), iteration.repeat(3));
+    assert_eq!(*seen.lock().unwrap(), iteration.repeat(6));
 }
 
 #[test]
