@@ -261,7 +261,7 @@ fn measures(bench: &Bench, out: &Path) {
     }
     let boards = out.join("evaluation/ensemble/tensorboard");
     assert!(std::fs::read_dir(boards).expect("pictures of a handler").count() > 0);
-    assert!(!out.join("fold0/evaluation").exists(), "files of the ensemble are not a run's");
+    assert!(!out.join("fold0/evaluation/ensemble").exists(), "files of the ensemble are not a run's");
 }
 
 /// The program without the libraries beside it.

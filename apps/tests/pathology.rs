@@ -244,7 +244,7 @@ fn refuses(data: &Path, runs: &[String; 3], slide: &str, dir: &Path) {
         assert!(!dir.join("none").exists(), "{more:?} left a folder");
     };
     refused(&runs[1], &["--staple"], &["STAPLE", "patch by patch", "a mean or a vote"]);
-    refused(&runs[1], &["--tta", "flips"], &["--tta does not go with maps of slides"]);
+    refused(&runs[1], &["--tta", "flips"], &["test-time augmentation maps predictions back", "remove [tta]"]);
     refused(&runs[1], &["--probabilities"], &["--probabilities does not go"]);
     refused(&runs[1], &["--weights", "1,2,3"], &["2 runs of 1 classes"]);
     let coarse = dir.join("coarse");
