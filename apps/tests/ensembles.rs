@@ -5,7 +5,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use common::{fail, plugins_are_built, succeed, text};
+use common::{errors, fail, plugins_are_built, succeed, text};
 use hearth_data::{NiftiOptions, read_nifti, write_nifti};
 use serde_json::Value;
 
@@ -43,6 +43,12 @@ roi_size = [16, 16, 16]
 overlap = 0.25
 [post]
 prediction = [{ name = "Activations", sigmoid = true }, { name = "AsDiscrete", threshold = 0.5 }]
+[[handlers]]
+name = "MetricLog"
+engine = "validation"
+[[handlers]]
+name = "TensorBoardImage"
+engine = "validation"
 "#;
 
 struct Bench {
@@ -135,6 +141,7 @@ fn folds_are_trained_resumed_evaluated_and_merged() {
 
     resumes(&bench, &out);
     merges(&bench, &out);
+    measures(&bench, &out);
     reused(&bench, &out);
     differing(&bench, &out);
 }
@@ -197,23 +204,6 @@ fn merges(bench: &Bench, out: &Path) {
     let facts = json(&mean.join(format!("{file}.hearth.json")));
     assert_eq!(facts["ensemble"].as_array().map(Vec::len), Some(3));
 
-    // `evaluate` measures what `ensemble` writes.
-    let measured = succeed(&["evaluate", &text(out), "--data", &images, "--device", "cpu", "--json"]);
-    let measured: Value = serde_json::from_str(&measured).expect("JSON");
-    let dice = |case: &str| {
-        let truth = voxels(&bench.data.join(format!("test/labelsTr/{case}.nii.gz")));
-        let found = voxels(&mean.join(format!("{case}_seg.nii.gz")));
-        let both = truth.iter().zip(&found).filter(|(a, b)| **a > 0.5 && **b > 0.5).count() as f64;
-        2.0 * both / (truth.iter().filter(|a| **a > 0.5).count() + found.iter().filter(|a| **a > 0.5).count()) as f64
-    };
-    let expected = (dice("spheres_06") + dice("spheres_07")) / 2.0;
-    let found = measured["mean_dice"].as_f64().expect("a Dice");
-    assert!((found - expected).abs() < 1e-5, "{found} instead of {expected}");
-    let original =
-        succeed(&["evaluate", &text(out), "--data", &images, "--device", "cpu", "--json", "--grid", "original"]);
-    let original: Value = serde_json::from_str(&original).expect("JSON");
-    assert!((original["mean_dice"].as_f64().expect("a Dice") - expected).abs() < 1e-5);
-
     let data = text(&bench.data);
     let (run, fold) = (text(out), text(&out.join("fold0")));
     fail(&["evaluate", &run, "--data", &data, "--device", "cpu"], 1, &["was trained on by one of the runs", "--all"]);
@@ -227,6 +217,83 @@ fn merges(bench: &Bench, out: &Path) {
     fail(&ensemble(&["--weights", "1,-1,0"]), 1, &["must not sum to 0"]);
     fail(&ensemble(&["--vote", "--weights", "dice"]), 2, &["cannot be used with"]);
     assert!(!bench.at("none").exists());
+}
+
+/// `evaluate` measures what `ensemble` writes, whatever the way, and the run's handlers listen.
+fn measures(bench: &Bench, out: &Path) {
+    let (images, run) = (text(&bench.data.join("test")), text(out));
+    let measured = |more: &[&str]| -> f64 {
+        let words = ["evaluate", &run, "--data", &images, "--device", "cpu", "--json"];
+        let found: Value = serde_json::from_str(&succeed(&[&words[..], more].concat())).expect("JSON");
+        found["mean_dice"].as_f64().expect("a Dice")
+    };
+    let written = |folder: &Path| {
+        let dice = |case: &str| {
+            let truth = voxels(&bench.data.join(format!("test/labelsTr/{case}.nii.gz")));
+            let found = voxels(&folder.join(format!("{case}_seg.nii.gz")));
+            let both = truth.iter().zip(&found).filter(|(a, b)| **a > 0.5 && **b > 0.5).count() as f64;
+            let marked = |values: &[f32]| values.iter().filter(|value| **value > 0.5).count();
+            2.0 * both / (marked(&truth) + marked(&found)) as f64
+        };
+        (dice("spheres_06") + dice("spheres_07")) / 2.0
+    };
+    let log = out.join("evaluation/ensemble/metrics.csv");
+    for (name, how) in [
+        ("mean", &["--mean"][..]),
+        ("weighted", &["--weights", "1,0.5,2"]),
+        ("probabilities", &["--mean=probabilities"]),
+        ("vote", &["--vote"]),
+        ("staple", &["--staple"]),
+    ] {
+        let folder = bench.at(name);
+        if !folder.is_dir() {
+            let words = ["ensemble", &run, "-i", &images, "-o", &text(&folder), "--device", "cpu"];
+            succeed(&[&words[..], how].concat());
+        }
+        let (expected, found) = (written(&folder), measured(how));
+        assert!((found - expected).abs() < 1e-5, "{name}: {found} instead of {expected}");
+        // A handler of the recipe heard the same.
+        let rows = std::fs::read_to_string(&log).expect("what a handler wrote");
+        let logged = rows.lines().nth(1).and_then(|row| row.split(',').nth(3)).map(str::parse::<f64>);
+        assert!(logged.is_some_and(|dice| dice.is_ok_and(|dice| (dice - found).abs() < 1e-6)), "{name}: {rows}");
+        let original = measured(&[&["--grid", "original"], how].concat());
+        assert!((original - expected).abs() < 1e-5, "{name}: {original} instead of {expected}");
+    }
+    let boards = out.join("evaluation/ensemble/tensorboard");
+    assert!(std::fs::read_dir(boards).expect("pictures of a handler").count() > 0);
+    assert!(!out.join("fold0/evaluation/ensemble").exists(), "files of the ensemble are not a run's");
+}
+
+/// The program without the libraries beside it.
+#[test]
+fn runs_are_merged_by_the_plugin_and_by_nothing_else() {
+    let bench = Bench::new();
+    for seed in ["1", "2"] {
+        succeed(&bench.train(seed, &["--epochs", "1", "--set", &format!("training.seed={seed}")]));
+    }
+    let alone = bench.at("alone");
+    std::fs::create_dir(&alone).expect("a folder");
+    let program = alone.join("hearth");
+    std::fs::copy(env!("CARGO_BIN_EXE_hearth"), &program).expect("copied");
+    let (one, two) = (text(&bench.at("1")), text(&bench.at("2")));
+    let (images, folder) = (text(&bench.data.join("test")), text(&bench.at("labels")));
+    let call = |more: &[&str], path: &str| {
+        let words = ["ensemble", &one, &two, "-i", &images, "-o", &folder, "--device", "cpu"];
+        let mut command = std::process::Command::new(&program);
+        command.args(words).args(more).env("HEARTH_PLUGIN_PATH", path).env("XDG_DATA_HOME", &alone);
+        command.output().expect("the program starts")
+    };
+    let missing = call(&["--vote"], "");
+    let said = errors(&missing);
+    assert!(!missing.status.success(), "{said}");
+    assert!(said.contains("runs are merged by the plugin `ensemble`") && said.contains("alone"), "{said}");
+    assert!(!bench.at("labels").exists());
+    // The library of any folder that is searched will do; STAPLE is the program's own.
+    let beside = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().expect("a folder");
+    let output = call(&["--vote"], &format!("{}:{}", beside.join("deps").display(), beside.display()));
+    assert!(output.status.success(), "{}", errors(&output));
+    let output = call(&["--staple", "--overwrite"], "");
+    assert!(output.status.success(), "{}", errors(&output));
 }
 
 /// Folds of a file, and one at a time.

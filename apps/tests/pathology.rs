@@ -121,6 +121,142 @@ fn slides_are_trained_on_mapped_and_measured() {
     assert!((0.0..=1.0).contains(&measured["metrics"]["accuracy"]["value"].as_f64().unwrap_or(-1.0)), "{measured}");
 }
 
+/// A map of an ensemble against what follows from the maps of its runs.
+#[test]
+fn maps_of_several_runs_are_merged() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = slides(dir.path());
+    let at = |name: &str| text(&dir.path().join(name));
+    for seed in ["1", "2", "3"] {
+        train(&data, &dir.path().join(seed), &format!("training.seed={seed}"));
+    }
+    let runs = ["1", "2", "3"].map(at);
+    let slide = text(&data.join("tumor_00.tif"));
+    let values = |folder: &str, name: &str| -> Vec<f64> {
+        let map = read_image(dir.path().join(folder).join(format!("tumor_00{name}.npy"))).expect("an array");
+        assert_eq!(map.shape(), [64, 64, 1]);
+        map.to_vec().into_iter().map(f64::from).collect()
+    };
+    let each: Vec<Vec<f64>> = runs
+        .iter()
+        .enumerate()
+        .map(|(member, run)| {
+            let folder = format!("one{member}");
+            succeed(&["predict", run, "--device", "cpu", "-i", &slide, "-o", &at(&folder)]);
+            values(&folder, "")
+        })
+        .collect();
+    assert!(each[0] != each[1] && each[1] != each[2], "the runs learned the same");
+    let tissue: Vec<usize> = (0..each[0].len()).filter(|at| each[0][*at] > 0.0).collect();
+    assert!(tissue.len() > 500);
+    let merge = |folder: &str, more: &[&str]| {
+        let (out, [one, two, three]) = (at(folder), &runs);
+        let words = ["ensemble", one, two, three, "--device", "cpu", "-i", &slide, "-o", &out];
+        run(&[&words[..], more].concat())
+    };
+    let close = |folder: &str, name: &str, expected: &dyn Fn([f64; 3]) -> f64| {
+        let found = values(folder, name);
+        for place in 0..found.len() {
+            let of_each = [each[0][place], each[1][place], each[2][place]];
+            let wanted = if tissue.contains(&place) { expected(of_each) } else { 0.0 };
+            assert!((found[place] - wanted).abs() < 2e-6, "{folder}{name}: {} for {of_each:?}", found[place]);
+        }
+    };
+    let logit = |p: f64| (p / (1.0 - p)).ln();
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    for (folder, more) in [
+        ("logits", &["--disagreement", "entropy,variance"][..]),
+        ("even", &["--mean=probabilities"]),
+        ("weighted", &["--mean=probabilities", "--weights", "1,2,5"]),
+        ("vote", &["--vote"]),
+    ] {
+        let output = merge(folder, more);
+        assert!(output.status.success(), "{folder}: {}", errors(&output));
+        assert!(errors(&output).contains("tiles/s") && !dir.path().join(folder).join("tumor_00.partial").exists());
+    }
+    let mean = |p: [f64; 3]| (p[0] + p[1] + p[2]) / 3.0;
+    close("logits", "", &|p| sigmoid(mean(p.map(logit))));
+    close("even", "", &mean);
+    close("weighted", "", &|p| (p[0] + 2.0 * p[1] + 5.0 * p[2]) / 8.0);
+    close("vote", "", &|p| f64::from(u8::from(p.iter().filter(|p| **p >= 0.5).count() >= 2)));
+    close("logits", "_variance", &|p| p.iter().map(|one| (one - mean(p)).powi(2)).sum::<f64>() / 3.0);
+    close("logits", "_entropy", &|p| -(mean(p) * mean(p).ln() + (1.0 - mean(p)) * (1.0 - mean(p)).ln()));
+
+    // The other files, as `predict` writes them.
+    let merged = dir.path().join("logits");
+    for (name, end, most) in
+        [("", "", 1.0), ("_entropy", "_entropy", std::f64::consts::LN_2), ("_variance", "_variance", 0.25)]
+    {
+        let heat = Slide::open(merged.join(format!("tumor_00{name}_heat.tif"))).expect("a pyramid");
+        let grey = heat.read_region(0, 0, 0, 64, 64).expect("pixels");
+        let expected: Vec<u8> = values("logits", end).iter().map(|v| (v / most * 255.0).round() as u8).collect();
+        assert_eq!(grey.as_u8(), Some(&expected[..]), "{name}");
+    }
+    assert_eq!(json(&merged.join("tumor_00.geojson"))["type"], "FeatureCollection");
+    assert_eq!(&fs::read(merged.join("tumor_00_picture.png")).expect("a picture")[1..4], b"PNG");
+    let facts = json(&merged.join("tumor_00.npy.hearth.json"));
+    assert_eq!((facts["command"].as_str(), facts["ensemble"].as_array().map(Vec::len)), (Some("ensemble"), Some(3)));
+    // Maps of disagreement are no probabilities of other slides.
+    let froc = ["metrics", "froc", "--maps", &text(&merged), "--truth", &text(&data), "--itc-diameter", "0"];
+    assert!(succeed(&froc).contains("slides    1"));
+
+    // What is done is skipped; another way, other weights and `predict` make other maps.
+    let again = merge("even", &["--mean=probabilities"]);
+    assert!(again.status.success() && errors(&again).contains("done by an earlier call"), "{}", errors(&again));
+    for other in [&["--vote"][..], &["--mean=probabilities", "--weights", "1,2,3"], &["--disagreement", "variance"]] {
+        let output = merge("even", other);
+        assert!(errors(&output).contains("written by an earlier `hearth`"), "{}", errors(&output));
+    }
+    fail(
+        &["predict", &runs[0], "--device", "cpu", "-i", &slide, "-o", &at("even")],
+        1,
+        &["written by an earlier `hearth`"],
+    );
+    resumes(&runs, &slide, dir.path());
+    refuses(&data, &runs, &slide, dir.path());
+}
+
+/// A killed call continues, to the same map.
+fn resumes(runs: &[String; 3], slide: &str, dir: &Path) {
+    let (out, [one, two, three]) = (dir.join("killed"), runs);
+    let words = ["ensemble", one, two, three, "--device", "cpu", "-i", slide, "-o", &text(&out)];
+    let words: Vec<&str> = [&words[..], &["--disagreement", "entropy,variance"]].concat();
+    let mut child = hearth().args(&words).stderr(std::process::Stdio::null()).spawn().expect("the program starts");
+    let partial = out.join("tumor_00.partial");
+    let length = |path: &Path| fs::metadata(path).map_or(0, |facts| facts.len());
+    wait_until("the first results", || length(&partial) > 2000 || out.join("tumor_00.npy").is_file());
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let began = partial.is_file();
+    let output = run(&words);
+    let said = errors(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(!began || said.contains("tiles were done by an earlier call"), "{said}");
+    for name in ["", "_entropy", "_variance"] {
+        let bytes = |folder: &str| fs::read(dir.join(folder).join(format!("tumor_00{name}.npy"))).expect("a map");
+        assert_eq!(bytes("killed"), bytes("logits"), "{name}");
+    }
+}
+
+/// What does not go together is said before a slide is read.
+fn refuses(data: &Path, runs: &[String; 3], slide: &str, dir: &Path) {
+    let none = text(&dir.join("none"));
+    let refused = |second: &str, more: &[&str], said: &[&str]| {
+        let words = ["ensemble", &runs[0], second, "--device", "cpu", "-i", slide, "-o", &none];
+        fail(&[&words[..], more].concat(), 1, said);
+        assert!(!dir.join("none").exists(), "{more:?} left a folder");
+    };
+    refused(&runs[1], &["--staple"], &["STAPLE", "patch by patch", "a mean or a vote"]);
+    refused(&runs[1], &["--tta", "flips"], &["test-time augmentation maps predictions back", "remove [tta]"]);
+    refused(&runs[1], &["--probabilities"], &["--probabilities does not go"]);
+    refused(&runs[1], &["--weights", "1,2,3"], &["2 runs of 1 classes"]);
+    let coarse = dir.join("coarse");
+    train(data, &coarse, "task.stride=64");
+    let coarse = text(&coarse);
+    refused(&coarse, &[], &["differ in their patches", "stride = 16", "stride = 64", &runs[0], &coarse]);
+}
+
 /// Maps of a known answer: a detection in each tumour, and one beside.
 #[test]
 fn froc_of_made_up_maps_is_what_it_must_be() {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use hearth_data::{DataLoader, Item, LoaderOptions};
+use hearth_engine::{Engine, Metrics};
 use hearth_nn::losses::one_hot;
-use hearth_train::{CaseRow, Post, RunFolder};
+use hearth_train::{CaseRow, Post};
 use serde_json::{Map, Value, json};
 
 use crate::commands::empty::EmptyWord;
-use crate::commands::ensemble::measure;
 use crate::commands::merging::{self, MergeArgs};
 use crate::commands::metrics::PENALISED;
 use crate::commands::opening::OpeningArgs;
@@ -19,7 +19,9 @@ use crate::folders;
 use crate::recipe::Output;
 use crate::recipe::metric::MEAN_DICE;
 use crate::run::outputs::Outputs;
-use crate::run::{Chosen, Empty, PassProgress, Penalties, Trained, Wanted, evaluator, handlers, measuring, plugins};
+use crate::run::{
+    Chosen, Empty, PassProgress, Penalties, Plan, Trained, Wanted, evaluator, handlers, measuring, plugins,
+};
 use crate::table::csv;
 use crate::terminal::bold;
 use crate::{note, out};
@@ -137,7 +139,7 @@ pub struct Measured {
 }
 
 /// A metric over all cases.
-pub(super) struct Found {
+struct Found {
     pub value: f64,
     pub rows: Vec<CaseRow>,
     pub penalties: Penalties,
@@ -200,11 +202,10 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
         return Err(Failure::new("--mean, --vote, --staple and --weights merge runs: give several"));
     }
     let folders = runs.iter().map(|run| folders::open_run(run)).collect::<Result<Vec<_>, _>>()?;
-    let folder = folders[0].clone();
     let opening = args.opening.opening();
     let trained = match several {
         true => merging::open(&runs, &opening, &args.merge, &[])?,
-        false => Trained::open_with(&folder, opening)?,
+        false => Trained::open_with(&folders[0], opening)?,
     };
     if trained.plan.recipe.learns().generates() {
         let what = "this run generates images, and there is no label to compare them with";
@@ -224,8 +225,10 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
         return Err(Failure::new("--grid original compares label maps on the scanner's grid; this run predicts none"));
     }
     let values = match args.grid {
-        Grid::Network if several => measure::on_the_networks_grid(&trained, &chosen.items, args.empty.rule())?,
-        Grid::Network => on_the_networks_grid(trained, chosen.items, &folder, args.empty.rule())?,
+        Grid::Network => {
+            let files = args.run.join(if several { FOLDER_OF_SEVERAL } else { FOLDER });
+            on_the_networks_grid(trained, chosen.items, &files, args.empty.rule())?
+        }
         Grid::Original => on_original_grids(&trained, &chosen.items, args.empty.rule())?,
     };
     let metrics = recipe.metric.list().into_iter().zip(values).map(|((name, config), found)| {
@@ -251,24 +254,47 @@ pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
 /// The folder within the run's for files of handlers that listen to the evaluator.
 const FOLDER: &str = "evaluation";
 
-/// The value of each metric and its rows, as in validation; handlers with `engine = "validation"`
-/// listen.
-fn on_the_networks_grid(trained: Trained, items: Vec<Item>, folder: &RunFolder, empty: Empty) -> Outcome<Vec<Found>> {
-    let Trained { plan, network, checkpoint, inferer, .. } = trained;
-    let recipe = &plan.recipe;
+/// The same where several runs are measured as one, within the first folder that was given.
+const FOLDER_OF_SEVERAL: &str = "evaluation/ensemble";
+
+/// The value of each metric and its rows, as in validation; handlers with `engine = "validation"`,
+/// of several runs those of the first, listen and write into `files`.
+fn on_the_networks_grid(trained: Trained, items: Vec<Item>, files: &Path, empty: Empty) -> Outcome<Vec<Found>> {
+    let Trained { plan, network, checkpoint, inferer, ensemble, .. } = trained;
     let dataset = hearth_data::TransformDataset::new(items, plan.validation.clone())?;
     let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
-    let (mut evaluator, penalties) = evaluator(&plan, loader, inferer, empty)?;
-    evaluator.engine_mut().add(PassProgress::new("evaluated", plan.progress))?;
-    let plugins = plugins::load_for_evaluation(&plan)?;
-    handlers::attach(&plan, &plugins, &folder.root().join(FOLDER), evaluator.engine_mut())?;
-    let values = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;
-    handlers::failures(evaluator.engine()).iter().for_each(|failure| note!("{failure}"));
-    let of = |((name, _), penalties): ((String, _), _)| {
-        let rows = evaluator.rows_of(&name).unwrap_or_default().to_vec();
-        Found { value: values.get(&name).copied().unwrap_or(f64::NAN), rows, penalties }
+    let listen = |engine: &mut Engine| -> Outcome {
+        engine.add(PassProgress::new("evaluated", plan.progress))?;
+        let plugins = plugins::load_for_evaluation(&plan)?;
+        Ok(handlers::attach(&plan, &plugins, files, engine)?)
     };
-    Ok(recipe.metric.list().into_iter().zip(penalties).map(of).collect())
+    let Some(ensemble) = ensemble else {
+        let (mut evaluator, penalties) = evaluator(&plan, loader, inferer, empty)?;
+        listen(evaluator.engine_mut())?;
+        let values = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;
+        return Ok(found(&plan, evaluator.engine(), &values, penalties, |name| evaluator.rows_of(name)));
+    };
+    let (mut evaluator, penalties) = ensemble.evaluator(&plan, network, loader, inferer, empty)?;
+    listen(evaluator.engine_mut())?;
+    let values = evaluator.run(1).while_doing(|| "evaluating the runs as one".to_owned())?;
+    Ok(found(&plan, evaluator.engine(), &values, penalties, |name| evaluator.rows_of(name)))
+}
+
+/// What an evaluator measured; handlers that failed are named.
+fn found<'a>(
+    plan: &Plan,
+    engine: &Engine,
+    values: &Metrics,
+    penalties: Vec<Penalties>,
+    rows_of: impl Fn(&str) -> Option<&'a [CaseRow]>,
+) -> Vec<Found> {
+    handlers::failures(engine).iter().for_each(|failure| note!("{failure}"));
+    let of = |((name, _), penalties): ((String, _), _)| Found {
+        value: values.get(&name).copied().unwrap_or(f64::NAN),
+        rows: rows_of(&name).unwrap_or_default().to_vec(),
+        penalties,
+    };
+    plan.recipe.metric.list().into_iter().zip(penalties).map(of).collect()
 }
 
 /// The same of what `predict` writes: each prediction on the grid of its image, against the label
@@ -300,7 +326,7 @@ fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty) -> Outcome
 }
 
 /// A prediction and its label as each metric sees them.
-pub(super) struct Compared {
+struct Compared {
     /// Millimetres per voxel.
     pub spacing: [f64; 3],
     /// Prediction and label for each metric of the recipe.
@@ -308,7 +334,7 @@ pub(super) struct Compared {
 }
 
 /// The value of each metric of a recipe and its rows, over cases that `compare` predicts.
-pub(super) fn measure_each(
+fn measure_each(
     trained: &Trained,
     items: &[Item],
     empty: Empty,

@@ -133,7 +133,7 @@ pub fn run(args: &Args) -> Outcome {
         (None, false) => {}
     }
     if trained.plan.recipe.learns().patches().is_some() {
-        return predict_slides::run(args, &trained);
+        return predict_slides::run(args, &trained, "predict");
     }
     predict_all(args, &trained, "predict")
 }

@@ -1,4 +1,4 @@
-//! `hearth predict` of a run that learns patches: maps of whole slides.
+//! `hearth predict` and `hearth ensemble` of runs that learn patches: maps of whole slides.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::commands::predict::Args;
 use crate::error::{Context, Failure, Outcome};
 use crate::picture::SlidePicture;
 use crate::run::outputs::{Outputs, written_by};
-use crate::run::{SlideMap, Tiles, Trained};
+use crate::run::{Disagreement, SlideMap, Tiles, Trained, grey, npy};
 use crate::terminal::{clear_line, seconds, watched};
 use crate::{note, out};
 
@@ -29,10 +29,12 @@ struct Task {
     detections: PathBuf,
     picture: PathBuf,
     partial: PathBuf,
+    /// Those of `--disagreement`: the map, and a picture of it as a pyramid.
+    disagreement: Vec<[PathBuf; 2]>,
 }
 
 impl Task {
-    fn new(slide: &Path, out: &Path) -> Self {
+    fn new(slide: &Path, out: &Path, disagreement: &[Disagreement]) -> Self {
         // A folder of DICOM may be named by a UID, whose last number is no ending.
         let uid = slide.extension().is_some_and(|end| end.to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
         let stem = if uid { slide.file_name() } else { slide.file_stem() };
@@ -45,25 +47,30 @@ impl Task {
             detections: at(".geojson"),
             picture: at("_picture.png"),
             partial: at(".partial"),
+            disagreement: disagreement
+                .iter()
+                .map(|map| [at(&format!("_{}.npy", map.word())), at(&format!("_{}_heat.tif", map.word()))])
+                .collect(),
         }
     }
 
-    fn files(&self) -> [&Path; 4] {
-        [&self.map, &self.heat, &self.detections, &self.picture]
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        let own = [&self.map, &self.heat, &self.detections, &self.picture];
+        own.into_iter().chain(self.disagreement.iter().flatten()).map(PathBuf::as_path)
     }
 
-    /// Whether an earlier call wrote all of it, from this slide with these weights.
-    fn is_done(&self, trained: &Trained) -> bool {
+    /// Whether an earlier call of this command wrote all of it, from this slide with these weights.
+    fn is_done(&self, trained: &Trained, command: &str) -> bool {
         let record = std::fs::read_to_string(self.map.with_extension("npy.hearth.json"));
         let record = record.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
         let same = record.is_some_and(|record| trained.slide_key(&self.slide).is_ok_and(|key| record["map_of"] == key));
-        same && self.files().iter().all(|path| path.is_file() && written_by(path, "predict"))
+        same && self.files().all(|path| path.is_file() && written_by(path, command))
     }
 }
 
 /// Predicts each slide. An error in one does not stop the others; what is done is skipped, and what
 /// was begun continues.
-pub fn run(args: &Args, trained: &Trained) -> Outcome {
+pub fn run(args: &Args, trained: &Trained, command: &'static str) -> Outcome {
     let given = [
         ("--tta", args.opening.tta.is_some()),
         ("--uncertainty", args.uncertainty),
@@ -75,14 +82,15 @@ pub fn run(args: &Args, trained: &Trained) -> Outcome {
     if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
         return Err(Failure::new(format!("{option} does not go with maps of slides: remove it")));
     }
-    let mut outputs = Outputs::new("predict", args.files.overwrite);
+    let mut outputs = Outputs::new(command, args.files.overwrite);
     // A call that was killed while it wrote results left some of them.
-    let mut begun = Outputs::new("predict", true);
+    let mut begun = Outputs::new(command, true);
+    let maps = trained.ensemble.as_ref().map_or(&[][..], |ensemble| ensemble.maps());
     let mut tasks = Vec::new();
     for given in &args.images {
         for slide in slides(given)? {
-            let task = Task::new(&slide, &args.out);
-            if !args.files.overwrite && task.is_done(trained) {
+            let task = Task::new(&slide, &args.out, maps);
+            if !args.files.overwrite && task.is_done(trained, command) {
                 note!("{}: done by an earlier call", slide.display());
                 continue;
             }
@@ -156,6 +164,12 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
     let description = format!("probability of {class}, 255 is 1");
     let options = PyramidOptions { mpp, description, ..PyramidOptions::default() };
     outputs.write(&task.heat, pyramid(&map.grey(), columns, rows, &options)?)?;
+    for ([file, heat], (kind, values)) in task.disagreement.iter().zip(&map.disagreement) {
+        let description = format!("{} of the runs' probabilities of {class}, 255 is {:.4}", kind.word(), kind.most());
+        let options = PyramidOptions { description, ..options.clone() };
+        outputs.write(heat, pyramid(&grey(values, kind.most()), columns, rows, &options)?)?;
+        outputs.write(file, npy(values, map.shape))?;
+    }
     let slide = Slide::open(&task.slide)?;
     let thumbnail = slide.thumbnail(PICTURE)?;
     let rgb = thumbnail.to_rgb8().ok_or_else(|| Failure::new("a slide that is not of 8-bit colours"))?;
@@ -171,19 +185,20 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
     let png = picture.draw().png().while_doing(|| format!("cannot draw {}", task.picture.display()))?;
     outputs.write(&task.picture, png)?;
     hearth_files::replace(&task.map, map.npy()).while_doing(|| format!("cannot write {}", task.map.display()))?;
+    let mut facts = json!({
+        "slide": task.slide.display().to_string(), "width": map.slide.0, "height": map.slide.1,
+        "scale": map.scale, "mpp": map.mpp, "patches": map.patches, "detections": peaks.len(),
+        "checkpoint": trained.checkpoint, "recipe": trained.plan.recipe.title(),
+        "map_of": trained.slide_key(&task.slide)?,
+    });
+    if let Some(ensemble) = &trained.ensemble {
+        facts["ensemble"] = json!(ensemble.members());
+    }
     // Last, so that a slide whose record is there is whole.
-    outputs.record(
-        &task.map,
-        json!({
-            "slide": task.slide.display().to_string(), "width": map.slide.0, "height": map.slide.1,
-            "scale": map.scale, "mpp": map.mpp, "patches": map.patches, "detections": peaks.len(),
-            "checkpoint": trained.checkpoint, "recipe": trained.plan.recipe.title(),
-            "map_of": trained.slide_key(&task.slide)?,
-        }),
-    )?;
+    outputs.record(&task.map, facts)?;
     // The map holds all that it did.
     let _ = std::fs::remove_file(&task.partial);
-    task.files().iter().for_each(|path| out!("{}", path.display()));
+    task.files().for_each(|path| out!("{}", path.display()));
     Ok(())
 }
 

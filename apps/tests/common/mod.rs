@@ -112,7 +112,7 @@ overlap = 0.25
 /// Checks that the bundled plugins are in the program's folder; if not, says how to get them.
 pub fn plugins_are_built() -> bool {
     let folder = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().expect("the program lies in a folder");
-    let found = ["checkpoint", "validation", "stats"].iter().all(|name| {
+    let found = ["checkpoint", "validation", "stats", "ensemble"].iter().all(|name| {
         let file = format!("{}hearth_{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
         // The program's search order; on a fresh machine `cargo test` leaves them in the second
         // place.

@@ -96,7 +96,7 @@ pub enum Combine {
     /// MONAI's `MeanEnsemble`: mean over the inputs of `x * w / mean(w)`; no weights means equal
     /// ones.
     Mean {
-        /// One weight for each input.
+        /// One weight for each input, or one for each input and channel, input by input.
         weights: Option<Vec<f64>>,
     },
     /// MONAI's `VoteEnsemble`: with classes, one-hot the class maps, average, argmax; without,

@@ -23,6 +23,7 @@ pub use evaluation::combine::{CombineError, mean_ensemble, vote_ensemble};
 pub use evaluation::ensemble::{EnsembleError, EnsembleEvaluator};
 pub use evaluation::evaluate::Evaluate;
 pub use evaluation::evaluator::{CaseRow, SupervisedEvaluator};
+pub use evaluation::merger::{MergeError, Merger};
 pub use evaluation::post::Post;
 pub use evaluation::predictor::Predictor;
 pub use evaluation::staple::{Staple, staple};

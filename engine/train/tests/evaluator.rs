@@ -163,6 +163,52 @@ fn an_ensemble_is_the_mean_of_its_members_and_fires_once_for_all() {
     assert_eq!(by_handler.run(1).unwrap(), metrics);
 }
 
+/// MONAI's chain of a vote: each member is decided, then they vote. A handler combines what the
+/// members decide, and sees what they said.
+#[test]
+fn members_are_processed_before_they_are_combined_whoever_combines() {
+    let nets: Vec<UNet> = (0..3).map(|seed| network(seed, 0.0)).collect();
+    let evaluator = || {
+        SupervisedEvaluator::<UNet>::builder(CASES)
+            .post_member(Post::labels())
+            .post_pred(Post::onehot(2))
+            .post_label(Post::onehot(2))
+            .key_metric("dice", DiceMetric::default().include_background(false))
+    };
+    let vote = Combine::Vote { num_classes: Some(2) };
+    let by_option = EnsembleEvaluator::builder(nets.clone(), evaluator()).combine(vote.clone());
+    let expected = by_option.build().unwrap().run(1).unwrap();
+    let by = EnsembleEvaluator::builder(nets.clone(), evaluator());
+    let by = by.combine_by(|members| Ok(hearth_train::vote_ensemble(members, Some(2))?));
+    assert_eq!(by.build().unwrap().run(1).unwrap(), expected);
+
+    let first_of = nets[..1].to_vec();
+    let mut by_handler = EnsembleEvaluator::builder(nets, evaluator()).build().unwrap();
+    let combine = move |cx: &mut hearth_engine::Context<'_>| {
+        Ok(cx.host.combine(&["pred_0", "pred_1", "pred_2"], &vote, "pred")?)
+    };
+    by_handler.engine_mut().on(Event::ForwardCompleted, combine).unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    for event in [Event::ForwardCompleted, Event::ModelCompleted] {
+        let own = seen.clone();
+        let note = move |cx: &mut hearth_engine::Context<'_>| {
+            own.lock().unwrap().push((event, cx.host.tensor("pred_1")?.shape[1]));
+            Ok(())
+        };
+        by_handler.engine_mut().on(event, note).unwrap();
+    }
+    assert_eq!(by_handler.run(1).unwrap(), expected);
+    // A later handler's prediction replaces it.
+    let first = move |cx: &mut hearth_engine::Context<'_>| {
+        Ok(cx.host.combine(&["pred_0"], &Combine::Vote { num_classes: Some(2) }, "pred")?)
+    };
+    by_handler.engine_mut().on(Event::ForwardCompleted, first).unwrap();
+    let alone = EnsembleEvaluator::builder(first_of, evaluator()).combine(Combine::Vote { num_classes: Some(2) });
+    assert_eq!(by_handler.run(1).unwrap(), alone.build().unwrap().run(1).unwrap());
+    let iteration = [(Event::ForwardCompleted, 2), (Event::ModelCompleted, 1)];
+    assert_eq!(*seen.lock().unwrap(), iteration.repeat(6));
+}
+
 #[test]
 fn an_ensemble_that_is_never_combined_says_what_is_missing() {
     let text = ensemble(None).0.run(1).unwrap_err().to_string();

@@ -10,7 +10,8 @@ options! {
         pred_keys: Vec<String>,
         /// `mean` or `vote`.
         method: String = "mean".into(),
-        /// For `mean`: one weight for each prediction; they need not sum to 1.
+        /// For `mean`: one weight for each prediction, or for each prediction and channel,
+        /// prediction by prediction; they need not sum to 1.
         weights: Option<Vec<f64>> = None,
         /// For `vote`: how many classes single-channel class maps have; without it the mean is
         /// rounded.
@@ -42,12 +43,14 @@ impl Ensemble {
         let how = match (method.as_str(), &weights, num_classes) {
             ("mean", None, None) => Combine::Mean { weights: None },
             ("mean", Some(list), None) => {
-                if list.len() != inputs.len() {
+                let channels = list.len() / inputs.len();
+                if channels == 0 || list.len() != channels * inputs.len() {
                     let (weights, keys) = (list.len(), inputs.len());
-                    let what = format!("{weights} `weights` for {keys} `pred_keys`; give one for each");
-                    return Err(Fault::at("weights", what));
+                    let advice = "give one for each, or one for each channel of each";
+                    return Err(Fault::at("weights", format!("{weights} `weights` for {keys} `pred_keys`; {advice}")));
                 }
-                if list.iter().any(|weight| !weight.is_finite()) || list.iter().sum::<f64>() == 0.0 {
+                let sum = |channel: usize| list.iter().skip(channel).step_by(channels).sum::<f64>();
+                if list.iter().any(|weight| !weight.is_finite()) || (0..channels).any(|channel| sum(channel) == 0.0) {
                     let what = format!("`weights` {list:?} must be finite, and must not sum to 0");
                     return Err(Fault::at("weights", what));
                 }

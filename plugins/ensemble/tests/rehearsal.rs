@@ -14,6 +14,7 @@ fn predictions_are_combined_once_an_iteration() {
     let cases = [
         ("", Combine::Mean { weights: None }),
         ("weights = [0.95, 0.94]", Combine::Mean { weights: Some(vec![0.95, 0.94]) }),
+        ("weights = [1.0, 2.0, 3.0, 4.0]", Combine::Mean { weights: Some(vec![1.0, 2.0, 3.0, 4.0]) }),
         ("method = 'vote'", Combine::Vote { num_classes: None }),
         ("method = 'vote'\nnum_classes = 3", Combine::Vote { num_classes: Some(3) }),
     ];
@@ -33,6 +34,8 @@ fn options_that_do_not_go_together_are_told() {
         ("pred_keys = []", "`pred_keys` is empty"),
         ("pred_keys = ['a', 'b']\nweights = [1.0]", "1 `weights` for 2"),
         ("pred_keys = ['a', 'b']\nweights = [1.0, -1.0]", "must not sum to 0"),
+        ("pred_keys = ['a', 'b']\nweights = [1.0, 2.0, 3.0]", "one for each channel of each"),
+        ("pred_keys = ['a', 'b']\nweights = [1.0, 2.0, -1.0, 1.0]", "must not sum to 0"),
         ("pred_keys = ['a', 'b']\nweights = [nan, 1.0]", "must be finite"),
         ("pred_keys = ['a']\nnum_classes = 3", "`num_classes` is for"),
         ("pred_keys = ['a']\nmethod = 'vote'\nweights = [1.0]", "`weights` are for"),

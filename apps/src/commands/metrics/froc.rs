@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::{Axis, Plot, save};
+use crate::run::Disagreement;
 use crate::{note, out};
 
 /// Arguments of `hearth metrics froc`.
@@ -170,7 +171,7 @@ fn maps(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
             let mut inside = Vec::new();
             for entry in std::fs::read_dir(path).while_doing(|| format!("cannot read {}", path.display()))? {
                 let file = entry?.path();
-                inside.extend(file.extension().is_some_and(|end| end == "npy").then_some(file));
+                inside.extend(is_map(&file).then_some(file));
             }
             inside.sort();
             files.extend(inside);
@@ -182,6 +183,16 @@ fn maps(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
         return Err(Failure::new("--maps: there is no .npy"));
     }
     Ok(files)
+}
+
+/// Whether a file of a folder is a probability map: `hearth ensemble` writes maps of disagreement
+/// beside them.
+fn is_map(file: &Path) -> bool {
+    let differs = |stem: &str| {
+        Disagreement::ALL.iter().any(|map| stem.strip_suffix(map.word()).is_some_and(|name| name.ends_with('_')))
+    };
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    file.extension().is_some_and(|end| end == "npy") && !differs(&stem)
 }
 
 fn read(path: &Path, args: &Args) -> Outcome<Map> {

@@ -45,6 +45,6 @@ pub use plan::Plan;
 pub use segment::{Segmented, Wanted};
 pub use series::{FoundSeries, series_below};
 pub use session::{Finished, Session, check_resume, evaluator, trainer};
-pub use slide_map::{SlideMap, Tiles, npy};
+pub use slide_map::{SlideMap, Tiles, grey, npy};
 pub use start::Start;
 pub use weights::{Opening, Trained, checkpoint_file};

@@ -50,9 +50,14 @@ pub fn load_for_evaluation(plan: &Plan) -> Outcome<Vec<Attached>> {
     load_where(plan, &[], |engine| engine == Listens::Validation)
 }
 
-fn load_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) -> Outcome<Vec<Attached>> {
+/// Where plugins of a recipe are searched, `given` first.
+pub fn search(plan: &Plan, given: &[PathBuf]) -> Search {
     let named: Vec<PathBuf> = plan.recipe.plugins.iter().filter_map(|plugin| plugin.path.clone()).collect();
-    let search = Search::standard(given, &named);
+    Search::standard(given, &named)
+}
+
+fn load_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) -> Outcome<Vec<Attached>> {
+    let search = search(plan, given);
     let mut loaded = Vec::with_capacity(plan.recipe.plugins.len());
     for (index, entry) in plan.recipe.plugins.iter().enumerate().filter(|(_, entry)| wanted(entry.engine)) {
         let plugin = search.load(&entry.name).map_err(|error| {

@@ -92,20 +92,9 @@ impl Trained {
         }
     }
 
-    /// Probabilities of classes or regions, by the activations of the chain; exclusive classes get
-    /// a softmax if it has none.
+    /// What the chain's activations make of logits.
     pub(super) fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
-        let mut activated = None;
-        for step in steps.iter().take_while(|step| !matches!(step, Post::AsDiscrete(_))) {
-            if let Post::Activations(step) = step {
-                activated = Some(step.apply(activated.unwrap_or_else(|| logits.clone()))?);
-            }
-        }
-        Ok(match (activated, self.plan.recipe.output()) {
-            (Some(probabilities), _) => probabilities,
-            (None, Output::Labels) => softmax(logits, 1),
-            (None, Output::Regions | Output::Scores | Output::Image) => logits,
-        })
+        probabilities(self.plan.recipe.output(), steps, logits)
     }
 
     /// Standard deviation and volume variation coefficient of the foreground's probability, on the
@@ -209,6 +198,22 @@ impl Trained {
         let disagreement = maps.into_iter().map(map_on_own_grid).collect::<Outcome<_>>()?;
         Ok(Segmented { image: made, output, probabilities, uncertainty, disagreement })
     }
+}
+
+/// Probabilities of classes or regions, by the activations of the chain; exclusive classes get a
+/// softmax if it has none.
+pub(super) fn probabilities(output: Output, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
+    let mut activated = None;
+    for step in steps.iter().take_while(|step| !matches!(step, Post::AsDiscrete(_))) {
+        if let Post::Activations(step) = step {
+            activated = Some(step.apply(activated.unwrap_or_else(|| logits.clone()))?);
+        }
+    }
+    Ok(match (activated, output) {
+        (Some(probabilities), _) => probabilities,
+        (None, Output::Labels) => softmax(logits, 1),
+        (None, Output::Regions | Output::Scores | Output::Image) => logits,
+    })
 }
 
 /// Images of one channel on one grid as one image.

@@ -11,8 +11,8 @@ use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_train::{
-    EvaluatorOptions, Ranks, RunFolder, RunLock, SharedCases, SupervisedEvaluator, SupervisedTrainer, Train,
-    TrainerOptions, checkpoint, device,
+    EvaluatorBuilder, EvaluatorOptions, Ranks, RunFolder, RunLock, SharedCases, SupervisedEvaluator, SupervisedTrainer,
+    Train, TrainerOptions, checkpoint, device,
 };
 
 use super::adversarial::gan_trainer;
@@ -350,7 +350,8 @@ fn trainer_of_rank(
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
     let shared = ranks.map(|ranks| SharedCases { ranks: ranks.clone(), cases: validate });
-    let (mut validation, _) = shared_evaluator(plan, loader, recipe.inferer.shared(), Empty::default(), shared)?;
+    let (builder, _) = evaluator_builder(plan, loader, recipe.inferer.shared(), Empty::default(), shared)?;
+    let mut validation = builder.build()?;
     validation.engine_mut().add(PassProgress::new("validation", plan.progress))?;
     trainer.add_evaluator(VALIDATION, validation);
     Ok(trainer)
@@ -410,17 +411,18 @@ pub fn evaluator(
     inferer: Arc<dyn Inferer>,
     empty: Empty,
 ) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
-    shared_evaluator(plan, loader, inferer, empty, None)
+    let (builder, penalties) = evaluator_builder(plan, loader, inferer, empty, None)?;
+    Ok((builder.build()?, penalties))
 }
 
-/// The same, whose cases several ranks share.
-fn shared_evaluator(
+/// The parts of an evaluator, whose cases several ranks may share.
+pub(super) fn evaluator_builder(
     plan: &Plan,
     loader: DataLoader,
     inferer: Arc<dyn Inferer>,
     empty: Empty,
     shared: Option<SharedCases>,
-) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
+) -> Outcome<(EvaluatorBuilder<AnyNetwork>, Vec<Penalties>)> {
     let mut options = EvaluatorOptions::default();
     (options.device, options.precision) = (Some(plan.device.clone()), plan.precision);
     (options.inferer, options.shared) = (inferer, shared);
@@ -439,7 +441,7 @@ fn shared_evaluator(
         evaluator = evaluator.metric_after(name, metric, pred, label);
         all.push(penalties);
     }
-    Ok((evaluator.build()?, all))
+    Ok((evaluator, all))
 }
 
 #[cfg(test)]

@@ -16,8 +16,9 @@ use hearth_data::{
 use hearth_nn::networks::Network;
 use serde_json::{Value, json};
 
-use super::Trained;
+use super::ensemble::Merged;
 use super::plan::named;
+use super::{Disagreement, Trained};
 use crate::error::{Context, Outcome, RecipeError};
 use crate::task::Patches;
 
@@ -32,6 +33,8 @@ pub struct SlideMap {
     pub shape: [usize; 2],
     /// Row by row.
     pub values: Vec<f64>,
+    /// Maps of how much the members of an ensemble differ, of the same shape, by name.
+    pub disagreement: Vec<(Disagreement, Vec<f64>)>,
     /// Width and height of a pixel in pixels of level 0.
     pub scale: [f64; 2],
     /// Width and height of the slide at level 0.
@@ -55,7 +58,8 @@ pub struct Tiles {
 
 impl Trained {
     /// The map of a slide: a patch around each pixel of tissue (MONAI's `MaskedPatchWSIDataset`),
-    /// its probability by the chain of `[post]`.
+    /// its probability by the chain of `[post]`. In an ensemble each patch goes through all networks
+    /// before the next ones are read.
     ///
     /// Results go to `partial` as they come, and a call that finds those of an earlier one there
     /// continues. The file stays until the caller removes it. `tell` hears of every batch.
@@ -71,10 +75,13 @@ impl Trained {
         let mask = tissue(&opened, how.stride)?;
         let patches = patches(slide, &mask, how, opened.levels()[level].downsample);
         let key = self.slide_key(slide)?.to_string();
-        let (mut file, mut values) = resume(partial, &key, patches.len())?;
-        let mut tiles = Tiles { total: patches.len(), done: values.len(), resumed: values.len() };
+        let maps = self.ensemble.as_ref().map_or(&[][..], |ensemble| ensemble.maps());
+        let each = 1 + maps.len();
+        let (mut file, mut values) = resume(partial, &key, patches.len(), each)?;
+        let done = values.len() / each;
+        let mut tiles = Tiles { total: patches.len(), done, resumed: done };
         tell(tiles);
-        let left = patches[values.len()..].to_vec();
+        let left = patches[done..].to_vec();
         if !left.is_empty() {
             let options = WsiOptions::new(how.patch_size, how.patch_size);
             let options = options.resolution(Resolution::Level(how.level)).corners();
@@ -83,25 +90,28 @@ impl Trained {
             let device = (!self.plan.on_processor).then(|| self.plan.device.clone());
             let loading = LoaderOptions { batch_size: how.batch, workers, device, ..LoaderOptions::default() };
             for batch in DataLoader::new(data, loading)?.epoch(0, 0) {
-                let found = self.patch_probabilities(batch?.tensor("image")?.clone())?;
+                let found = self.patch_values(batch?.tensor("image")?.clone())?;
                 let bytes: Vec<u8> = found.iter().flat_map(|value| value.to_le_bytes()).collect();
                 file.write_all(&bytes).while_doing(|| format!("cannot write {}", partial.display()))?;
                 values.extend(found);
-                tiles.done = values.len();
+                tiles.done = values.len() / each;
                 tell(tiles);
             }
         }
         let mut map = SlideMap {
             shape: [mask.height, mask.width],
             values: vec![0.0; mask.width * mask.height],
+            disagreement: maps.iter().map(|map| (*map, vec![0.0; mask.width * mask.height])).collect(),
             scale: mask.scale,
             slide: opened.dimensions(),
             mpp: opened.mpp().map(|[x, y]| (x + y) / 2.0),
-            patches: values.len(),
+            patches: values.len() / each,
         };
-        for (patch, value) in patches.iter().zip(values) {
-            if let Some([row, column]) = patch.map_location {
-                map.values[row * mask.width + column] = f64::from(value);
+        for (patch, found) in patches.iter().zip(values.chunks_exact(each)) {
+            let Some([row, column]) = patch.map_location else { continue };
+            let filled = std::iter::once(&mut map.values).chain(map.disagreement.iter_mut().map(|(_, values)| values));
+            for (values, value) in filled.zip(found) {
+                values[row * mask.width + column] = f64::from(*value);
             }
         }
         Ok(map)
@@ -114,24 +124,31 @@ impl Trained {
         Ok(Arc::new(Pipeline::new(steps)?))
     }
 
-    /// The probability of each patch of a batch.
-    fn patch_probabilities(&self, images: Tensor<5>) -> Outcome<Vec<f32>> {
-        let images = images.to_device(&self.plan.device);
-        self.network.check_input(images.dims())?;
+    /// The values of each patch of a batch, patch by patch: its probability, and those of the maps of
+    /// disagreement.
+    fn patch_values(&self, images: Tensor<5>) -> Outcome<Vec<f32>> {
+        let (images, steps) = (images.to_device(&self.plan.device), self.plan.post_prediction()?);
         let count = images.dims()[0];
-        let logits = self.network.forward(images).cast(DType::F32);
-        let found = self.probabilities(&self.plan.post_prediction()?, logits)?;
-        if found.dims() != [count, 1, 1, 1, 1] {
-            let shape = found.dims();
+        let Merged { likely, maps } = match &self.ensemble {
+            Some(ensemble) => self.merge_outputs(ensemble, &steps, &images, self.outputs(ensemble, &images)?)?,
+            None => {
+                self.network.check_input(images.dims())?;
+                let logits = self.network.forward(images).cast(DType::F32);
+                Merged { likely: self.probabilities(&steps, logits)?, maps: Vec::new() }
+            }
+        };
+        if likely.dims() != [count, 1, 1, 1, 1] {
+            let shape = likely.dims();
             return Err(RecipeError::new(format!(
                 "the network returns {shape:?} for {count} patches, expected one probability each: [{count}, 1, 1, 1, 1]"
             )));
         }
-        found.try_into_vec_as::<f32>().map_err(|e| RecipeError::new(format!("the result cannot be read: {e}")))
+        let all = Tensor::cat(std::iter::once(likely).chain(maps.into_iter().map(|(_, map)| map)).collect(), 1);
+        all.try_into_vec_as::<f32>().map_err(|e| RecipeError::new(format!("the result cannot be read: {e}")))
     }
 
-    /// What a map comes from: the slide, the weights, and the recipe's way from one to the other. A
-    /// map of another key is another map.
+    /// What a map comes from: the slide, the weights, the recipe's way from one to the other, and how
+    /// an ensemble is merged. A map of another key is another map.
     ///
     /// # Errors
     /// A slide that is not there, a recipe that does not learn patches.
@@ -143,14 +160,18 @@ impl Trained {
             let at = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
             changed = changed.max(at);
         }
-        Ok(json!({
+        let mut key = json!({
             "hearth": "partial probability map",
             "slide": slide.file_name().unwrap_or_default().to_string_lossy(),
             "bytes": bytes,
             "changed": changed.map(|at| at.as_millis() as u64),
             "weights": self.weights,
             "recipe": blake3::hash(self.plan.recipe.to_toml()?.as_bytes()).to_hex().to_string(),
-        }))
+        });
+        if let Some(ensemble) = &self.ensemble {
+            key["ensemble"] = ensemble.key();
+        }
+        Ok(key)
     }
 }
 
@@ -193,9 +214,9 @@ fn patches(slide: &Path, mask: &TissueMask, how: &Patches, downsample: f64) -> V
     places.into_iter().map(patch).collect()
 }
 
-/// Opens a partial map to continue it: its file, at the end of what is whole, and its values. A
-/// file of another map (other weights, a changed slide) is begun again.
-fn resume(path: &Path, key: &str, most: usize) -> Outcome<(File, Vec<f32>)> {
+/// Opens a partial map to continue it: its file, at the end of what is whole, and its values, `each`
+/// of a patch. A file of another map (other weights, a changed slide) is begun again.
+fn resume(path: &Path, key: &str, patches: usize, each: usize) -> Outcome<(File, Vec<f32>)> {
     let doing = || format!("cannot use {}", path.display());
     let mut values: Vec<f32> = Vec::new();
     if path.exists() {
@@ -209,8 +230,9 @@ fn resume(path: &Path, key: &str, most: usize) -> Outcome<(File, Vec<f32>)> {
         }
         if line.strip_suffix('\n') == Some(key) {
             let mut bytes = Vec::new();
-            reader.take(4 * most as u64).read_to_end(&mut bytes).while_doing(doing)?;
+            reader.take((4 * patches * each) as u64).read_to_end(&mut bytes).while_doing(doing)?;
             values.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+            values.truncate(values.len() / each * each);
         }
     }
     let mut file = File::options().create(true).truncate(false).write(true).open(path).while_doing(doing)?;
@@ -219,7 +241,7 @@ fn resume(path: &Path, key: &str, most: usize) -> Outcome<(File, Vec<f32>)> {
         file.set_len(0).while_doing(doing)?;
         file.write_all(format!("{key}\n").as_bytes()).while_doing(doing)?;
     }
-    // A value that was cut off is computed again.
+    // A patch that was cut off is computed again.
     let end = start + 4 * values.len() as u64;
     file.set_len(end).while_doing(doing)?;
     file.seek(SeekFrom::Start(end)).while_doing(doing)?;
@@ -258,13 +280,18 @@ impl SlideMap {
 
     /// Grey levels of 8 bits, 255 for a probability of 1.
     pub fn grey(&self) -> Vec<u8> {
-        self.values.iter().map(|value| (value * 255.0).round().clamp(0.0, 255.0) as u8).collect()
+        grey(&self.values, 1.0)
     }
 
     /// The map as an NPY file of f64, as MONAI's `ProbMapProducer` writes it.
     pub fn npy(&self) -> Vec<u8> {
         npy(&self.values, self.shape)
     }
+}
+
+/// Grey levels of 8 bits, 255 for a value of `most` and above.
+pub fn grey(values: &[f64], most: f64) -> Vec<u8> {
+    values.iter().map(|value| (value / most * 255.0).round().clamp(0.0, 255.0) as u8).collect()
 }
 
 /// An array of f64 as an NPY file (version 1.0).
@@ -292,21 +319,23 @@ mod tests {
     fn a_partial_map_continues_where_it_was_cut() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("a.part");
-        let (mut file, values) = resume(&path, KEY, 10).expect("new");
+        let (mut file, values) = resume(&path, KEY, 10, 1).expect("new");
         assert!(values.is_empty());
         file.write_all(&[1.5_f32, 0.25].map(f32::to_le_bytes).concat()).expect("written");
         file.write_all(&[9, 9]).expect("a value cut in the middle");
         drop(file);
-        let (mut file, values) = resume(&path, KEY, 10).expect("again");
+        let (mut file, values) = resume(&path, KEY, 10, 1).expect("again");
         assert_eq!(values, [1.5, 0.25]);
         file.write_all(&0.75_f32.to_le_bytes()).expect("written");
         drop(file);
-        assert_eq!(resume(&path, KEY, 10).expect("again").1, [1.5, 0.25, 0.75]);
-        assert_eq!(resume(&path, KEY, 2).expect("fewer").1, [1.5, 0.25]);
+        assert_eq!(resume(&path, KEY, 10, 1).expect("again").1, [1.5, 0.25, 0.75]);
+        // With two values of each patch, the second patch is not whole.
+        assert_eq!(resume(&path, KEY, 10, 2).expect("pairs").1, [1.5, 0.25]);
+        assert_eq!(resume(&path, KEY, 1, 1).expect("fewer").1, [1.5]);
         // Of other weights: begun again; a file of somebody else stays.
-        assert!(resume(&path, &KEY.replace('1', "2"), 10).expect("other").1.is_empty());
+        assert!(resume(&path, &KEY.replace('1', "2"), 10, 1).expect("other").1.is_empty());
         std::fs::write(&path, "notes").expect("written");
-        assert!(resume(&path, KEY, 10).expect_err("somebody's").to_string().contains("move it away"));
+        assert!(resume(&path, KEY, 10, 1).expect_err("somebody's").to_string().contains("move it away"));
         assert_eq!(std::fs::read(&path).expect("read"), b"notes");
     }
 
@@ -316,7 +345,15 @@ mod tests {
         values[10 * 50 + 20] = 0.9;
         values[12 * 50 + 22] = 0.8;
         values[55 * 50 + 49] = 0.7;
-        let map = SlideMap { shape: [60, 50], values, scale: [64.0; 2], slide: (3200, 3840), mpp: None, patches: 3 };
+        let map = SlideMap {
+            shape: [60, 50],
+            values,
+            disagreement: Vec::new(),
+            scale: [64.0; 2],
+            slide: (3200, 3840),
+            mpp: None,
+            patches: 3,
+        };
         let peaks = map.peaks(&Patches { box_size: 8, ..Patches::default() }).expect("peaks");
         assert_eq!(peaks, [(0.9, [10, 20]), (0.7, [55, 49])]);
         let features = map.features(&peaks, "tumor");

@@ -141,6 +141,11 @@ impl Feed {
         })
     }
 
+    /// A tensor that a handler names.
+    pub fn find(&self, name: &str) -> Result<Tensor<5>, HostError> {
+        self.tensors.as_ref().ok_or_else(outside)?.find(name).cloned()
+    }
+
     pub fn insert(&mut self, key: &str, tensor: Tensor<5>) -> Result<(), HostError> {
         self.tensors_mut()?.insert(key, tensor);
         Ok(())

@@ -89,7 +89,8 @@ impl Tensors {
         self.by_name.contains_key(name)
     }
 
-    fn find(&self, name: &str) -> Result<&Tensor<5>, HostError> {
+    /// The tensor of this name, or an error that lists those that there are.
+    pub fn find(&self, name: &str) -> Result<&Tensor<5>, HostError> {
         self.by_name
             .get(name)
             .ok_or_else(|| HostError::new(format!("no tensor `{name}` now; there is: {}", self.names())))
@@ -130,15 +131,23 @@ impl Tensors {
     /// Combines several tensors into one, on the device.
     pub fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
         let members = inputs.iter().map(|name| self.find(name).cloned()).collect::<Result<Vec<_>, _>>()?;
-        let combined = match how {
-            Combine::Mean { weights } => mean_ensemble(&members, weights.as_deref()),
-            Combine::Vote { num_classes } => vote_ensemble(&members, *num_classes),
-        };
-        let combined = combined
-            .map_err(|e| HostError::new(format!("{} cannot be combined into `{output}`: {e}", inputs.join(", "))))?;
-        self.insert(output, combined);
+        self.insert(output, combined(inputs, &members, how, output)?);
         Ok(())
     }
+}
+
+/// Several predictions as one; the names are for errors.
+pub(crate) fn combined(
+    inputs: &[&str],
+    members: &[Tensor<5>],
+    how: &Combine,
+    output: &str,
+) -> Result<Tensor<5>, HostError> {
+    let combined = match how {
+        Combine::Mean { weights } => mean_ensemble(members, weights.as_deref()),
+        Combine::Vote { num_classes } => vote_ensemble(members, *num_classes),
+    };
+    combined.map_err(|e| HostError::new(format!("{} cannot be combined into `{output}`: {e}", inputs.join(", "))))
 }
 
 /// A row of numbers for each item as `[B, N, 1, 1, 1]`.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use burn::tensor::Device;
-use hearth_engine::{Better, Combine, Engine};
+use burn::tensor::{Device, Tensor};
+use hearth_engine::{Better, BoxError, Combine, Engine};
 use hearth_nn::inferers::{Inferer, SimpleInferer};
 use hearth_nn::losses::Loss;
 use hearth_nn::metrics::Metric;
@@ -14,7 +14,8 @@ use hearth_nn::networks::Network;
 use crate::batch::loader::Loader;
 use crate::evaluation::ensemble::{EnsembleError, EnsembleEvaluator};
 use crate::evaluation::evaluator::SupervisedEvaluator;
-use crate::evaluation::pass::{Evaluation, MeanLoss, NamedMetric};
+use crate::evaluation::merger::Merger;
+use crate::evaluation::pass::{Combining, Evaluation, MeanLoss, NamedMetric};
 use crate::evaluation::post::Post;
 use crate::ranks::SharedCases;
 use crate::training::precision::{Precision, PrecisionError};
@@ -268,7 +269,7 @@ pub struct EnsembleBuilder<N> {
     networks: Vec<N>,
     evaluator: EvaluatorBuilder<N>,
     pred_keys: Option<Vec<String>>,
-    combine: Option<Combine>,
+    combine: Option<Combining>,
 }
 
 impl<N> fmt::Debug for EnsembleBuilder<N> {
@@ -294,7 +295,13 @@ impl<N: Network> EnsembleBuilder<N> {
     /// How the members' predictions are combined, after `post_member` was applied to each. If a
     /// handler has put a `pred` at `forward_completed`, that one is used instead.
     pub fn combine(mut self, how: Combine) -> Self {
-        self.combine = Some(how);
+        self.combine = Some(Combining::How(how));
+        self
+    }
+
+    /// The same by a function of the members' predictions, `[B, C, X, Y, Z]` each.
+    pub fn combine_by(mut self, merge: impl Fn(&[Tensor<5>]) -> Result<Tensor<5>, BoxError> + Send + 'static) -> Self {
+        self.combine = Some(Combining::By(Box::new(merge)));
         self
     }
 
@@ -308,7 +315,7 @@ impl<N: Network> EnsembleBuilder<N> {
         if networks.is_empty() {
             return Err(EnsembleError::Empty.into());
         }
-        let keys = self.pred_keys.unwrap_or_else(|| (0..networks.len()).map(|i| format!("pred_{i}")).collect());
+        let keys = self.pred_keys.unwrap_or_else(|| Merger::keys(networks.len()));
         if keys.len() != networks.len() {
             return Err(EnsembleError::Keys { keys: keys.len(), networks: networks.len() }.into());
         }
@@ -320,6 +327,7 @@ impl<N: Network> EnsembleBuilder<N> {
         }
         let (engine, mut work) = self.evaluator.parts(keys)?;
         work.combine = self.combine;
+        work.is_ensemble = true;
         Ok(EnsembleEvaluator::of(engine, networks, work))
     }
 }

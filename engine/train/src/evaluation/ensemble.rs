@@ -32,8 +32,11 @@ pub enum EnsembleError {
 ///
 /// All networks predict, in order, into `pred_0`, `pred_1`, ...; then `forward_completed` is fired
 /// once. A handler may combine them there (`cx.host.combine(&["pred_0", "pred_1"], &how, "pred")`),
-/// or [`combine`](EnsembleBuilder::combine) does. The rest is as in
-/// [`SupervisedEvaluator`](crate::SupervisedEvaluator).
+/// or [`combine`](EnsembleBuilder::combine) does. Of several handlers that make a `pred`, the last
+/// one counts. The rest is as in [`SupervisedEvaluator`](crate::SupervisedEvaluator).
+///
+/// Members are combined after [`post_member`](EvaluatorBuilder::post_member), whoever combines
+/// them. Handlers see them raw at `forward_completed`, and processed from `model_completed` on.
 pub struct EnsembleEvaluator<N> {
     engine: Engine,
     networks: Vec<N>,

@@ -2,6 +2,8 @@
 //! [`SupervisedEvaluator`](crate::SupervisedEvaluator) (one network) and
 //! [`EnsembleEvaluator`](crate::EnsembleEvaluator) (several).
 
+use std::error::Error;
+
 use burn::tensor::{Device, Tensor};
 use hearth_engine::{
     BoxError, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues, Level, NamesOf, State,
@@ -14,6 +16,7 @@ use hearth_nn::networks::Network;
 use crate::batch::feed::{Feed, Placement};
 use crate::batch::loader::Loader;
 use crate::batch::step_error::{StepError, name_cases};
+use crate::batch::tensors::combined;
 use crate::evaluation::builder::EvaluatorOptions;
 use crate::evaluation::evaluator::CaseRow;
 use crate::evaluation::gathered;
@@ -65,10 +68,23 @@ impl MeanLoss {
     }
 }
 
+/// How the members of an ensemble are combined where no handler has done it.
+pub(crate) enum Combining {
+    How(Combine),
+    By(CombineMembers),
+}
+
+/// One prediction of several.
+type CombineMembers = Box<dyn Fn(&[Tensor<5>]) -> Result<Tensor<5>, BoxError> + Send>;
+
 pub(crate) struct Evaluation<N> {
     pub networks: Vec<N>,
     pub pred_keys: Vec<String>,
-    pub combine: Option<Combine>,
+    /// Whether the networks are the members of an ensemble.
+    pub is_ensemble: bool,
+    pub combine: Option<Combining>,
+    /// The members' predictions have gone through `post_member`.
+    members_done: bool,
     pub options: EvaluatorOptions,
     /// The device, from the options or the networks of this pass.
     device: Device,
@@ -83,7 +99,9 @@ impl<N: Network> Evaluation<N> {
         Self {
             networks: Vec::new(),
             pred_keys,
+            is_ensemble: false,
             combine: None,
+            members_done: false,
             device: options.device.clone().unwrap_or_default(),
             options,
             metrics: Vec::new(),
@@ -126,6 +144,7 @@ impl<N: Network> Evaluation<N> {
     }
 
     fn forward(&mut self) -> Result<(), BoxError> {
+        self.members_done = false;
         let image = self.feed.named("image")?;
         for index in 0..self.networks.len() {
             let pred = infer(&*self.options.inferer, image.clone(), &self.networks[index]);
@@ -136,23 +155,45 @@ impl<N: Network> Evaluation<N> {
         Ok(())
     }
 
-    /// Combines the members' predictions, unless a handler has done it at `forward_completed`.
+    /// A member's prediction as it is combined: after `post_member`.
+    fn member(&self, key: &str) -> Result<Tensor<5>, StepError> {
+        let mut pred = self.feed.named(key)?;
+        for post in self.options.post_member.iter().filter(|_| !self.members_done) {
+            pred = post
+                .apply(pred, self.spatial_dims(), self.feed.items())
+                .map_err(|e| self.feed.part("post-processing a member's prediction", e))?;
+        }
+        Ok(pred)
+    }
+
+    /// Post-processes the members' predictions, and combines them unless a handler has done it at
+    /// `forward_completed`.
     fn ensemble(&mut self) -> Result<(), BoxError> {
-        let Some(how) = self.combine.clone().filter(|_| !self.feed.contains("pred")) else {
+        if !self.is_ensemble {
+            return Ok(());
+        }
+        let keys = self.pred_keys.clone();
+        for key in keys.iter().filter(|_| !self.options.post_member.is_empty()) {
+            let done = self.member(key)?;
+            self.feed.insert(key, done)?;
+        }
+        self.members_done = true;
+        let Some(how) = self.combine.as_ref().filter(|_| !self.feed.contains("pred")) else {
             return Ok(());
         };
-        for key in self.pred_keys.clone() {
-            let mut pred = self.feed.named(&key)?;
-            for post in &self.options.post_member {
-                pred = post
-                    .apply(pred, self.spatial_dims(), self.feed.items())
-                    .map_err(|e| self.feed.part("post-processing a member's prediction", e))?;
+        let failed = |e: BoxError| self.feed.part("combining the predictions", e);
+        match how {
+            Combining::How(how) => {
+                let (how, keys): (_, Vec<&str>) = (how.clone(), keys.iter().map(String::as_str).collect());
+                let combined = self.feed.combine(&keys, &how, "pred");
+                combined.map_err(|e| self.feed.part("combining the predictions", e))?;
             }
-            self.feed.insert(&key, pred)?;
+            Combining::By(merge) => {
+                let members = keys.iter().map(|key| self.feed.named(key)).collect::<Result<Vec<_>, _>>()?;
+                let pred = merge(&members).map_err(failed)?;
+                self.feed.insert("pred", pred)?;
+            }
         }
-        let keys: Vec<String> = self.pred_keys.clone();
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        self.feed.combine(&keys, &how, "pred").map_err(|e| self.feed.part("combining the predictions", e))?;
         Ok(())
     }
 
@@ -302,8 +343,21 @@ impl<N: Network> Host for Evaluation<N> {
         self.feed.put(name, &tensor)
     }
 
+    /// Members of an ensemble are combined after `post_member`, though handlers of
+    /// `forward_completed` see them raw.
     fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
-        self.feed.combine(inputs, how, output)
+        if !self.is_ensemble || self.members_done || self.options.post_member.is_empty() {
+            return self.feed.combine(inputs, how, output);
+        }
+        let finished = |name: &&str| match self.pred_keys.iter().any(|key| key == name) {
+            true => self.member(name).map_err(|error| {
+                let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
+                HostError::new(format!("{error}{cause}"))
+            }),
+            false => self.feed.find(name),
+        };
+        let members = inputs.iter().map(finished).collect::<Result<Vec<_>, _>>()?;
+        self.feed.insert(output, combined(inputs, &members, how, output)?)
     }
 
     fn log(&mut self, level: Level, message: &str) {

@@ -1,13 +1,11 @@
 //! `hearth ensemble`: several runs predict as one.
 
-pub(super) mod measure;
-
 use std::path::PathBuf;
 
 use crate::commands::merging::{self, DisagreementWord, MergeArgs};
 use crate::commands::opening::OpeningArgs;
-use crate::commands::predict;
-use crate::error::{Failure, Outcome};
+use crate::commands::{predict, predict_slides};
+use crate::error::Outcome;
 use crate::note;
 
 /// Arguments of `hearth ensemble`.
@@ -25,8 +23,8 @@ pub struct Args {
     /// How they are merged.
     #[command(flatten)]
     pub merge: MergeArgs,
-    /// Also write NAME_entropy.nii.gz or NAME_variance.nii.gz: where the runs differ; may be given
-    /// several times
+    /// Also write NAME_entropy.nii.gz or NAME_variance.nii.gz, of a slide NAME_entropy.npy and
+    /// NAME_entropy_heat.tif: where the runs differ; may be given several times
     #[arg(long, value_enum, value_name = "MAP", value_delimiter = ',')]
     pub disagreement: Vec<DisagreementWord>,
     /// Which network is used, and how.
@@ -41,9 +39,6 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let runs = merging::runs(&args.runs)?;
     let trained = merging::open(&runs, &args.opening.opening(), &args.merge, &args.disagreement)?;
-    if trained.plan.recipe.learns().patches().is_some() {
-        return Err(Failure::new("maps of slides are not merged: predict with each run, and average the .npy files"));
-    }
     note!("{} runs, {}", runs.len(), args.merge.words());
     let of_predict = predict::Args {
         run: runs[0].clone(),
@@ -55,5 +50,8 @@ pub fn run(args: &Args) -> Outcome {
         uncertainty: false,
         files: args.files.clone(),
     };
-    predict::predict_all(&of_predict, &trained, "ensemble")
+    match trained.plan.recipe.learns().patches() {
+        Some(_) => predict_slides::run(&of_predict, &trained, "ensemble"),
+        None => predict::predict_all(&of_predict, &trained, "ensemble"),
+    }
 }
