@@ -34,8 +34,7 @@ pub fn speak_here(whether: bool) {
     SPEAKS_HERE.set(whether);
 }
 
-/// Whether what is said here is printed.
-pub fn speaks() -> bool {
+fn speaks() -> bool {
     SPEAKS.load(Ordering::Relaxed) && SPEAKS_HERE.get()
 }
 
@@ -119,7 +118,7 @@ impl<S: Subscriber> Layer<S> for Notices {
         event.record(&mut message);
         // What only another rank knows is told by it.
         match *event.metadata().level() {
-            Level::ERROR => error_line(format_args!("{}", message.0)),
+            Level::ERROR => error_line(format_args!("{}{}", red("error: "), message.0)),
             Level::WARN => note_line(format_args!("warning: {}", message.0)),
             _ => note_line(format_args!("{}", message.0)),
         }

@@ -10,6 +10,7 @@ use hearth_train::distributed::{self, At, Share, Waits};
 use super::cases::seed32;
 use super::{Cases, Plan};
 use crate::error::{At as _, Context, Outcome, RecipeError};
+use crate::notice::failure;
 use crate::recipe::Mode;
 
 /// The training cases of a rank, and in which order it takes them where the recipe's own does not
@@ -57,10 +58,10 @@ pub fn validation(items: &[Item], ranks: Option<&Ranks>) -> Vec<Item> {
     if own.is_empty() { items.iter().take(1).cloned().collect() } else { own }
 }
 
-/// Whether all ranks know why this process ends. The first of them tells it.
+/// Whether the first rank has told why all of them end.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Whether the first rank tells why this process ends: the others need not repeat it.
+/// Whether the first rank has told why all of them end: none needs to repeat it.
 pub fn is_told() -> bool {
     TOLD.load(Ordering::Relaxed)
 }
@@ -76,9 +77,15 @@ pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) 
     let Some((rank, said)) = all.into_iter().enumerate().find_map(|(rank, said)| said.map(|said| (rank, said))) else {
         return own;
     };
-    TOLD.store(true, Ordering::Relaxed);
+    let why = format!("rank {rank}: {said}");
+    if ranks.rank() == 0 {
+        failure!("{why}");
+    }
+    // A launcher ends all processes when one has ended: not before it is told.
+    let heard = ranks.communicator().barrier(&At::new(phase, 1).within(ranks.deadline));
+    TOLD.store(heard.is_ok(), Ordering::Relaxed);
     match own {
-        Ok(_) => Err(RecipeError::new(format!("rank {rank}: {said}"))),
+        Ok(_) => Err(RecipeError::new(why)),
         failed => failed,
     }
 }
