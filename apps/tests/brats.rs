@@ -205,6 +205,7 @@ fn a_real_tumour_of_four_contrasts_is_verified_trained_on_and_predicted() {
     eprintln!("{measured}");
     let file = predicted.join("BraTS19_TCIA01_002_1_seg.nii.gz");
     assert!(values(&file).is_subset(&BTreeSet::from([0, 1, 2, 4])), "{:?}", values(&file));
-    let whole = cells(&measured, "BraTS19_TCIA01_002_1", "WT")[0];
-    assert!(whole > 0.5, "the whole tumour, which it has also been trained on: Dice {whole}");
+    let mean =
+        ["TC", "WT", "ET"].map(|name| cells(&measured, "BraTS19_TCIA01_002_1", name)[0]).iter().sum::<f64>() / 3.0;
+    assert!(mean > 0.4, "regions of a tumour that it has also been trained on: mean Dice {mean}");
 }
