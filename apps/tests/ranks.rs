@@ -240,7 +240,7 @@ fn a_rank_that_is_gone_is_named_and_the_run_resumes() {
                 "--epochs",
                 "100000",
                 "--set",
-                "distributed.deadline=2",
+                "distributed.deadline=5",
                 "--set",
                 "training.val_interval=100000",
             ];
