@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hearth_train::Ranks;
 use hearth_train::distributed::{DEADLINE, Placement, connect, threads};
@@ -75,6 +76,9 @@ fn processes(launcher: &Path, count: usize) -> Outcome {
         // Its own binding gives a rank one core, whatever its threads; more ranks than cores are refused.
         command.args(["--bind-to", "none", "--oversubscribe"]);
         // Containers often have no other user, and `--ranks` starts nothing on another machine.
+        // After Ctrl-C it waits so many seconds before it asks the ranks to end, and as many again
+        // before it kills them: by default one, in which they have no time for a checkpoint.
+        command.env("OMPI_MCA_odls_base_sigkill_timeout", "5");
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     }
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {
@@ -82,10 +86,20 @@ fn processes(launcher: &Path, count: usize) -> Outcome {
     }
     note!("{count} ranks with {each} of {cores} cores each, by {}", launcher.display());
     command.arg(std::env::current_exe().while_doing(doing)?).args(without_option(std::env::args_os().skip(1)));
-    // Ctrl-C reaches the ranks, too; this process waits for what they make of it.
+    // Ctrl-C reaches the launcher, too, which asks the ranks to end; this process waits for that.
+    let asked = Arc::new(AtomicBool::new(false));
+    let here = Arc::clone(&asked);
+    let wait = move || {
+        if here.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    };
+    ctrlc::set_handler(wait).while_doing(|| "cannot listen for Ctrl-C")?;
     let status = command.status().while_doing(doing)?;
     match status.code() {
         Some(0) => Ok(()),
+        // Open MPI has an exit code of its own then.
+        _ if asked.load(Ordering::SeqCst) => Err(Failure::interrupted()),
         Some(130) => Err(Failure::interrupted()),
         Some(code) => Err(Failure::new(format!("the ranks ended with exit code {code}; see above"))),
         None => Err(Failure::new(format!("{} was killed: {status}", launcher.display()))),

@@ -113,7 +113,9 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
         return dry_run(&terminal::plan(document)?, &args.data, &args.plugins);
     }
     let first = ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0);
-    if first {
+    // A launcher signals each process; threads have the handler of the first.
+    let listens = first || ranks::is_launched()?;
+    if listens {
         interrupt::listen()?;
     }
     let plan = terminal::plan(document)?;
@@ -128,7 +130,7 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
         Some(ranks) => Session::on_ranks(plan, &args.data, &args.plugins, ranks)?,
         None => Session::new(plan, &args.data, &args.plugins)?,
     };
-    if first {
+    if listens {
         interrupt::running(session.interrupt_flag());
     }
     session.start(&args.out)?;
@@ -140,7 +142,7 @@ pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path, r
     let folder = folders::open_run(out)?;
     check_resume(&plan, data, &folder)?;
     let mut session = Session::of_run(plan, data, plugins, &folder, ranks)?;
-    if session.is_first() {
+    if session.is_first() || ranks::is_launched()? {
         interrupt::running(session.interrupt_flag());
     }
     session.resume(folder)?;
