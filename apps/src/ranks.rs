@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hearth_train::Ranks;
-use hearth_train::distributed::{DEADLINE, Placement, connect, threads};
+use hearth_train::distributed::{At, DEADLINE, Placement, connect, threads};
 
 use crate::error::{Context, Failure, Outcome};
+use crate::run::is_told;
 use crate::{note, terminal};
 
 /// The option that starts ranks.
@@ -29,6 +31,15 @@ pub fn of_launcher() -> Outcome<Option<Ranks>> {
     each.dedup();
     note!("{world} ranks on {}", each.join(", "));
     Ok(Some(ranks))
+}
+
+/// Waits for the others where all of them end with one error: a launcher kills those that are left
+/// when one has ended, and the first may still have an empty folder to remove.
+pub fn leave_together(ranks: Option<&Ranks>, failed: bool) {
+    if let (Some(ranks), true) = (ranks, failed && is_told()) {
+        // One that does not come is on its way out.
+        let _ = ranks.communicator().finish(&At::new("the end", 0).within(Duration::from_secs(10)));
+    }
 }
 
 /// Whether a launcher started this process as one of several.

@@ -93,7 +93,12 @@ pub fn run(args: &Args) -> Outcome {
     folders::check_path("--out", &args.out)?;
     match args.ranks {
         Some(count) => ranks::start(usize::from(count), |ranks| run_rank(args, ranks)),
-        None => run_rank(args, ranks::of_launcher()?),
+        None => {
+            let ranks = ranks::of_launcher()?;
+            let ended = run_rank(args, ranks.clone());
+            ranks::leave_together(ranks.as_ref(), ended.is_err());
+            ended
+        }
     }
 }
 
