@@ -114,7 +114,7 @@ impl Command {
     fn computes(&self) -> bool {
         match self {
             // Ranks that are threads share a pool to which none of them belongs.
-            Command::Train(args) => args.ranks.is_none(),
+            Command::Train(args) => args.ranks.is_none_or(|count| count < 2),
             other => other.always_computes(),
         }
     }

@@ -52,7 +52,7 @@ impl Failure {
     /// Prints the chain to standard error: a cause that the line above already quotes is skipped.
     pub fn print(&self) {
         // Of several ranks that fail alike, one says it.
-        if self.chain.is_empty() || crate::run::is_told() {
+        if self.chain.is_empty() || crate::run::is_reported() {
             return;
         }
         let mut text = String::new();

@@ -1,6 +1,7 @@
 //! Several ranks of one training: those that a launcher started (`mpirun`, `srun`), or that
 //! `--ranks` starts on this machine.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,7 @@ use hearth_train::Ranks;
 use hearth_train::distributed::{At, DEADLINE, Placement, connect, threads};
 
 use crate::error::{Context, Failure, Outcome};
-use crate::run::is_told;
+use crate::run::is_reported;
 use crate::{note, terminal};
 
 /// The option that starts ranks.
@@ -27,16 +28,15 @@ pub fn of_launcher() -> Outcome<Option<Ranks>> {
     let ranks = Ranks::new(Arc::from(connect(DEADLINE).map_err(|error| Failure::new(error.to_string()))?));
     terminal::speak(ranks.rank() == 0);
     let (world, hosts) = (ranks.world(), ranks.communicator().hosts());
-    let mut each: Vec<&str> = hosts.iter().map(|host| &**host).collect();
-    each.dedup();
-    note!("{world} ranks on {}", each.join(", "));
+    let each: BTreeSet<&str> = hosts.iter().map(|host| &**host).collect();
+    note!("{world} ranks on {}", each.into_iter().collect::<Vec<_>>().join(", "));
     Ok(Some(ranks))
 }
 
 /// Waits for the others where all of them end with one error: a launcher kills those that are left
 /// when one has ended, and the first may still have an empty folder to remove.
 pub fn leave_together(ranks: Option<&Ranks>, failed: bool) {
-    if let (Some(ranks), true) = (ranks, failed && is_told()) {
+    if let (Some(ranks), true) = (ranks, failed && is_reported()) {
         // One that does not come is on its way out.
         let _ = ranks.communicator().finish(&At::new("the end", 0).within(Duration::from_secs(10)));
     }
@@ -140,7 +140,7 @@ fn as_threads(count: usize, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> O
         terminal::speak_here(ranks.rank() == 0);
         work(Some(ranks))
     });
-    // The first rank says what all of them do; one that failed alone is told by the others.
+    // The first rank says what all of them do; one that failed alone is named by the others.
     ended.into_iter().collect()
 }
 

@@ -116,7 +116,7 @@ impl<S: Subscriber> Layer<S> for Notices {
         }
         let mut message = Message(String::new());
         event.record(&mut message);
-        // What only another rank knows is told by it.
+        // What only another rank knows, it reports itself.
         match *event.metadata().level() {
             Level::ERROR => error_line(format_args!("{}{}", red("error: "), message.0)),
             Level::WARN => note_line(format_args!("warning: {}", message.0)),

@@ -130,6 +130,29 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
     fail(&again, 1, &["_seg.dcm exists", "--overwrite"]);
 }
 
+/// A slice of a series is missing: the recipe's chain refuses the case, unless it is accepted.
+#[test]
+fn a_missing_slice_is_found_by_the_recipe_s_chain_and_can_be_accepted() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let data = chests(dir.path(), 2);
+    let mut slices: Vec<String> = below(&data).into_iter().filter(|name| name.starts_with("LUNG1-001")).collect();
+    slices.retain(|name| name.contains("0.000000-NA/1-"));
+    assert!(slices.len() > 8, "{:?}", below(&data));
+    fs::remove_file(data.join(&slices[slices.len() / 2])).expect("removed");
+    let refused = |found: &serde_json::Value| {
+        let findings = found["findings"].as_array().expect("a list");
+        findings.iter().filter(|one| one["kind"] == "refused").count()
+    };
+    let found = verified(&data, &[]);
+    assert_eq!(refused(&found), 1, "{}", found["findings"]);
+    let sets = SMALL.iter().flat_map(|set| ["--set", *set]);
+    let given = text(&data);
+    let words = ["data", "verify", "lung", &given, "--json", "--accept", "MissingSlices"];
+    let words: Vec<String> = words.into_iter().map(str::to_owned).chain(sets.map(str::to_owned)).collect();
+    let found = serde_json::from_slice(&common::run(&words).stdout).expect("JSON");
+    assert_eq!(refused(&found), 0, "{}", found["findings"]);
+}
+
 #[test]
 fn what_is_no_dicom_is_refused_before_the_work() {
     let dir = tempfile::tempdir().expect("a temporary folder");

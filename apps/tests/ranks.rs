@@ -203,7 +203,7 @@ fn what_ranks_cannot_do_is_said_at_once() {
     }
 }
 
-/// The process of a rank of a run, by what its launcher told it.
+/// The process of a rank of a run, by the variables of its launcher.
 fn process(out: &Path, rank: usize) -> Option<u32> {
     let wanted = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].map(|name| format!("{name}={rank}"));
     let has = |process: &Path, file: &str, is: &dyn Fn(&str) -> bool| {

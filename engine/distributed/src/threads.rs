@@ -112,7 +112,7 @@ impl Group {
         for (_, arrivals) in std::mem::take(&mut state.meetings) {
             for (rank, arrival) in arrivals.into_iter().enumerate() {
                 if let Some(Arrival { operation, at, answer }) = arrival {
-                    // Where a rank does not wait, nobody is told.
+                    // Where a rank does not wait, nobody is notified.
                     let _ = answer.send(Err(self.error(rank, operation.name(), &at, cause.clone())));
                 }
             }
@@ -141,8 +141,8 @@ impl Group {
         });
         let cause = Cause::Deadline { waited: at.deadline, peers: peers.collect() };
         let error = self.error(rank, operation, at, cause);
-        let told = Cause::PeerFault { rank, host: self.hosts[rank].clone(), code: 1, why: error.to_string() };
-        self.fail(&mut state, &told);
+        let reported = Cause::PeerFault { rank, host: self.hosts[rank].clone(), code: 1, why: error.to_string() };
+        self.fail(&mut state, &reported);
         Late::Never(error)
     }
 }

@@ -429,8 +429,8 @@ fn calls_are_right(interface: &str, name: &str) {
 
     // Rank 1 has reported a fault.
     let fault = r#"{"Fault":{"from":1,"code":7,"why":"spleen_12.nii.gz cannot be read"}}"#;
-    let told = [("STUB_SIZE", "2"), ("STUB_STALL", "MPI_Ibarrier"), ("STUB_MESSAGE", fault)];
-    let Run { said, .. } = stubbed(interface, &told, "late");
+    let variables = [("STUB_SIZE", "2"), ("STUB_STALL", "MPI_Ibarrier"), ("STUB_MESSAGE", fault)];
+    let Run { said, .. } = stubbed(interface, &variables, "late");
     let expected =
         "barrier of phase test, step 1: rank 1 on stub-host reported a fault (code 7): spleen_12.nii.gz cannot be read";
     assert!(said.contains(expected) || said.contains(&expected.replace("barrier", "all-reduce")), "{said}");

@@ -1,7 +1,7 @@
 //! Ranks over MPI, whose library is found at run time: [`MpiCommunicator`].
 //!
 //! Nothing of MPI is needed to build. The library that is opened is that of the launcher, where it
-//! can be told, or the one that `HEARTH_MPI` names:
+//! can be known, or the one that `HEARTH_MPI` names:
 //!
 //! | interface | library | handles |
 //! |---|---|---|

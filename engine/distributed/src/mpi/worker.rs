@@ -251,7 +251,7 @@ impl<H: Handle> Worker<H> {
         Ok(())
     }
 
-    /// What the other ranks are told when this one ends: what ended it, if that is known.
+    /// What is reported to the other ranks when this one ends: what ended it, if that is known.
     fn fault(&self, code: i32, why: String) -> Fault {
         match &self.failed {
             Some(Cause::PeerFault { rank, code, why, .. }) => Fault { rank: *rank, code: *code, why: why.clone() },

@@ -58,12 +58,12 @@ pub fn validation(items: &[Item], ranks: Option<&Ranks>) -> Vec<Item> {
     if own.is_empty() { items.iter().take(1).cloned().collect() } else { own }
 }
 
-/// Whether the first rank has told why all of them end.
-static TOLD: AtomicBool = AtomicBool::new(false);
+/// Whether the first rank has reported why all of them end.
+static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the first rank has told why all of them end: none needs to repeat it.
-pub fn is_told() -> bool {
-    TOLD.load(Ordering::Relaxed)
+/// Whether the first rank has reported why all of them end: none needs to repeat it.
+pub fn is_reported() -> bool {
+    REPORTED.load(Ordering::Relaxed)
 }
 
 /// What a rank did, on all of them: where one failed, all fail with what that one says.
@@ -81,9 +81,9 @@ pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) 
     if ranks.rank() == 0 {
         failure!("{why}");
     }
-    // A launcher ends all processes when one has ended: not before it is told.
+    // A launcher ends all processes when one has ended: not before that is reported.
     let heard = ranks.communicator().barrier(&At::new(phase, 1).within(ranks.deadline));
-    TOLD.store(heard.is_ok(), Ordering::Relaxed);
+    REPORTED.store(heard.is_ok(), Ordering::Relaxed);
     match own {
         Ok(_) => Err(RecipeError::new(why)),
         failed => failed,

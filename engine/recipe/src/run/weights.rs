@@ -65,7 +65,7 @@ impl<'a> Opening<'a> {
 }
 
 /// Adds faults to what each `LoadImage` of a recipe accepts.
-fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
+pub fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
     if accept.is_empty() {
         return Ok(());
     }

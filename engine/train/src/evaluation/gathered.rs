@@ -1,6 +1,7 @@
 //! The results of all ranks in the order of cases, as one rank would have them.
 
 use burn::tensor::Tensor;
+use hearth_distributed::Share;
 use hearth_engine::BoxError;
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,7 @@ pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u
         let device = sum.device();
         let own: f32 =
             sum.try_into_scalar().map_err(|why| format!("the loss `{}` cannot be read: {why}", mean.name))?;
-        let counted = (0..*cases).skip(ranks.rank()).step_by(ranks.world()).count();
+        let counted = Share::new(*cases, ranks.world()).of(ranks.rank()).count();
         let own = if counted == 0 { 0.0 } else { own };
         let all = ranks.gather(&(own.to_bits(), counted as u64), "losses of the validation", epoch)?;
         let total: f64 = all.iter().map(|(bits, _)| f64::from(f32::from_bits(*bits))).sum();
