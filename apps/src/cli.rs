@@ -14,7 +14,8 @@ use crate::commands::{
     preprocess, recipes, reference, train,
 };
 use crate::error::{Failure, Outcome};
-use crate::{ranks, terminal};
+use crate::ranks::{self, RanksArgs};
+use crate::terminal;
 
 /// Train, evaluate and run medical-imaging networks, on any GPU or none.
 #[derive(Debug, Parser)]
@@ -112,30 +113,30 @@ fn listen(verbose: u8) {
 impl Command {
     /// Whether this thread runs kernels. `bench` decides that itself.
     fn computes(&self) -> bool {
-        match self {
+        match self.ranks() {
             // Ranks that are threads share a pool to which none of them belongs.
-            Command::Train(args) => args.ranks.is_none_or(|count| count < 2),
-            other => other.always_computes(),
+            Some(ranks) => ranks.alone(),
+            None => matches!(self, Command::Demo(_) | Command::LrFind(_) | Command::Metrics(_)),
         }
     }
 
-    fn always_computes(&self) -> bool {
-        matches!(
-            self,
-            Command::Demo(_)
-                | Command::LrFind(_)
-                | Command::Evaluate(_)
-                | Command::Predict(_)
-                | Command::Ensemble(_)
-                | Command::Preprocess(_)
-                | Command::Metrics(_)
-        )
+    /// By how many ranks, of a command whose work they can share.
+    fn ranks(&self) -> Option<RanksArgs> {
+        match self {
+            Command::Train(args) => Some(args.ranks),
+            Command::Evaluate(args) => Some(args.ranks),
+            Command::Predict(args) => Some(args.ranks),
+            Command::Ensemble(args) => Some(args.ranks),
+            Command::Preprocess(args) => Some(args.ranks),
+            _ => None,
+        }
     }
 
     fn run(self) -> Outcome {
-        if !matches!(self, Command::Train(_)) && ranks::is_launched()? {
+        if self.ranks().is_none() && ranks::is_launched()? {
             let what = "a launcher started several ranks of this command, which is one of a single process";
-            return Err(Failure::new(format!("{what}: only `hearth train` runs on several")));
+            let several = "train, evaluate, predict, ensemble and preprocess run on several";
+            return Err(Failure::new(format!("{what}: {several}")));
         }
         match self {
             Command::Demo(args) => demo::run(&args),

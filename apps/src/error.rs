@@ -30,6 +30,11 @@ impl Failure {
         Self { chain: Vec::new(), code: 130 }
     }
 
+    /// Whether it is the end of an interrupted run.
+    pub fn is_interruption(&self) -> bool {
+        self.code == 130
+    }
+
     /// The exit code.
     pub fn code(&self) -> u8 {
         self.code

@@ -14,6 +14,8 @@ enum Stage {
     Preparing,
     /// A run that stops when the flag is set.
     Running(Arc<AtomicBool>),
+    /// This rank has done its part; others stop theirs after a step.
+    Waiting,
     /// The run was asked to stop already, or there is nothing left to stop.
     Ending,
 }
@@ -47,6 +49,7 @@ pub fn listen() -> Outcome {
                 let more = "press Ctrl-C again to stop at once";
                 note!("\ninterrupted: finishing this step and writing a checkpoint ({more})");
             }
+            Stage::Waiting => *stage = Stage::Ending,
             Stage::Ending => std::process::exit(130),
         }
     })
@@ -61,6 +64,14 @@ pub fn running(flag: Arc<AtomicBool>) {
 /// The run is over: Ctrl-C ends the program.
 pub fn over() {
     *lock(&STAGE) = Stage::Ending;
+}
+
+/// What this rank had to do is done, and it waits for others, which Ctrl-C interrupts.
+pub fn waiting() {
+    let mut stage = lock(&STAGE);
+    if !matches!(*stage, Stage::Ending) {
+        *stage = Stage::Waiting;
+    }
 }
 
 /// Records the output folder and those created for it, outermost first, to remove them if they stay

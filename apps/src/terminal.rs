@@ -1,6 +1,6 @@
 //! Lines on standard output and notes on standard error, with colour only on a terminal.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -11,8 +11,10 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 
 use crate::error::Outcome;
+use crate::ranks::local_rank;
 use crate::recipe::Document;
 use crate::run::Plan;
+use hearth_train::Ranks;
 
 pub use hearth_recipe::text::{bytes, seconds, thousands};
 
@@ -22,6 +24,8 @@ static SPEAKS: AtomicBool = AtomicBool::new(true);
 thread_local! {
     /// The same of a rank that is a thread.
     static SPEAKS_HERE: Cell<bool> = const { Cell::new(true) };
+    /// Results of a rank that does not print, until the first one does.
+    static UNSAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Lets this process print, or not.
@@ -32,6 +36,11 @@ pub fn speak(whether: bool) {
 /// Lets this thread print, or not.
 pub fn speak_here(whether: bool) {
     SPEAKS_HERE.set(whether);
+}
+
+/// Lines of results that this rank would have printed since the last call.
+pub fn unsaid() -> Vec<String> {
+    UNSAID.take()
 }
 
 fn speaks() -> bool {
@@ -53,6 +62,7 @@ macro_rules! note {
 /// See [`out!`].
 pub fn line(text: Arguments<'_>) {
     if !speaks() {
+        UNSAID.with_borrow_mut(|lines| lines.push(text.to_string()));
         return;
     }
     let mut out = std::io::stdout().lock();
@@ -141,7 +151,12 @@ pub fn progress() -> hearth_data::Progress {
 
 /// A recipe made ready to run, which shows the filling of its caches here.
 pub fn plan(document: Document) -> Outcome<Plan> {
-    let mut plan = Plan::new(document)?;
+    plan_of_rank(document, None)
+}
+
+/// The same on the device of a rank.
+pub fn plan_of_rank(document: Document, ranks: Option<&Ranks>) -> Outcome<Plan> {
+    let mut plan = Plan::of_rank(document, local_rank(ranks))?;
     plan.progress = progress();
     Ok(plan)
 }

@@ -7,6 +7,8 @@ use crate::commands::opening::OpeningArgs;
 use crate::commands::{predict, predict_slides};
 use crate::error::Outcome;
 use crate::note;
+use crate::ranks::{RanksArgs, local_rank, prepared};
+use hearth_train::Ranks;
 
 /// Arguments of `hearth ensemble`.
 #[derive(Debug, clap::Args)]
@@ -33,12 +35,23 @@ pub struct Args {
     /// What is written, and in place of what.
     #[command(flatten)]
     pub files: predict::FileArgs,
+    /// By how many ranks, each of which takes some of the images.
+    #[command(flatten)]
+    pub ranks: RanksArgs,
 }
 
 /// Predicts each image with all runs. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
-    let runs = merging::runs(&args.runs)?;
-    let trained = merging::open(&runs, &args.opening.opening(), &args.merge, &args.disagreement)?;
+    args.ranks.share(|ranks| of_rank(args, ranks))
+}
+
+fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    let open = || {
+        let runs = merging::runs(&args.runs)?;
+        let opening = args.opening.opening().of_rank(local_rank(ranks));
+        Ok((merging::open(&runs, &opening, &args.merge, &args.disagreement)?, runs))
+    };
+    let (trained, runs) = prepared(ranks, open())?;
     note!("{} runs, {}", runs.len(), args.merge.words());
     let of_predict = predict::Args {
         run: runs[0].clone(),
@@ -49,9 +62,10 @@ pub fn run(args: &Args) -> Outcome {
         opening: args.opening.clone(),
         uncertainty: false,
         files: args.files.clone(),
+        ranks: args.ranks,
     };
     match trained.plan.recipe.learns().patches() {
-        Some(_) => predict_slides::run(&of_predict, &trained, "ensemble"),
-        None => predict::predict_all(&of_predict, &trained, "ensemble"),
+        Some(_) => predict_slides::run(&of_predict, &trained, "ensemble", ranks),
+        None => predict::predict_all(&of_predict, &trained, "ensemble", ranks),
     }
 }

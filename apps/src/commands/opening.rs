@@ -40,6 +40,7 @@ impl OpeningArgs {
             tta: self.tta.map(TtaWord::tta),
             accept: self.accept.clone(),
             progress: progress(),
+            local_rank: 0,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use hearth_data::dicom::{Authorship, Series, write};
 use hearth_data::{NiftiOptions, write_nifti};
+use hearth_train::Ranks;
 use serde_json::json;
 
 use crate::commands::generate::generate;
@@ -14,6 +15,7 @@ use crate::commands::predicted::Pictures;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::Canvas;
+use crate::ranks::{Done, RanksArgs, is_first, local_rank, own, prepared};
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
 use crate::run::outputs::{Outputs, sum};
@@ -56,6 +58,9 @@ pub struct Args {
     /// What is written, and in place of what.
     #[command(flatten)]
     pub files: FileArgs,
+    /// By how many ranks, each of which takes some of the images.
+    #[command(flatten)]
+    pub ranks: RanksArgs,
 }
 
 /// Options that say which files are written beside each result.
@@ -95,6 +100,7 @@ impl Args {
             opening: OpeningArgs::new(device, tune),
             uncertainty: false,
             files: FileArgs::default(),
+            ranks: RanksArgs::default(),
         }
     }
 }
@@ -117,12 +123,22 @@ struct Task {
 
 /// Predicts each image. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
+    args.ranks.share(|ranks| of_rank(args, ranks))
+}
+
+fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     if args.seed.is_some() && args.count.is_none() {
         return Err(Failure::new("--seed is the seed of generated images: give --count too, or remove --seed"));
     }
-    let folder = folders::open_run(&args.run)?;
-    let trained = Trained::open_with(&folder, args.opening.opening())?;
+    let open = || {
+        let folder = folders::open_run(&args.run)?;
+        Ok(Trained::open_with(&folder, args.opening.opening().of_rank(local_rank(ranks)))?)
+    };
+    let trained = prepared(ranks, open())?;
     match (args.count, trained.plan.recipe.learns().generates()) {
+        (Some(_), true) if ranks.is_some() => {
+            return Err(Failure::new("images of random numbers are made by one rank: remove --ranks, or the launcher"));
+        }
         (Some(count), true) => return generate(args, &trained, count),
         (Some(_), false) => {
             return Err(Failure::new("--count makes images of random numbers; this run predicts: give images by -i"));
@@ -133,13 +149,21 @@ pub fn run(args: &Args) -> Outcome {
         (None, false) => {}
     }
     if trained.plan.recipe.learns().patches().is_some() {
-        return predict_slides::run(args, &trained, "predict");
+        return predict_slides::run(args, &trained, "predict", ranks);
     }
-    predict_all(args, &trained, "predict")
+    predict_all(args, &trained, "predict", ranks)
 }
 
-/// Predicts each image with a network, or with an ensemble of them.
-pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str) -> Outcome {
+/// What is known before the first image is read.
+struct Prepared<'a> {
+    outputs: Outputs,
+    tasks: Vec<Task>,
+    /// The file of a run that predicts numbers.
+    scores: Option<PathBuf>,
+    pictures: Option<Pictures<'a>>,
+}
+
+fn prepare<'a>(args: &Args, trained: &'a Trained, command: &'static str) -> Outcome<Prepared<'a>> {
     let mut outputs = Outputs::new(command, args.files.overwrite);
     let recipe = &trained.plan.recipe;
     let scores = (recipe.output() == Output::Scores).then(|| args.out.join("scores.csv"));
@@ -164,41 +188,46 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str)
     }
     let pictures = if args.files.picture { Some(Pictures::new(trained, &args.images)?) } else { None };
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    Ok(Prepared { outputs, tasks, scores, pictures })
+}
+
+/// Predicts each image with a network, or with an ensemble of them.
+pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str, ranks: Option<&Ranks>) -> Outcome {
+    // No rank writes before all have seen what is there.
+    let Prepared { outputs, tasks, scores, pictures } = prepared(ranks, prepare(args, trained, command))?;
     let (start, count) = (Instant::now(), tasks.len());
-    let (mut failed, mut rows) = (Vec::new(), Vec::new());
-    for (done, task) in tasks.iter().enumerate() {
+    let mine: Vec<usize> = own(ranks, count).collect();
+    // As bits, since JSON has no NaN.
+    let mut done: Done<(String, Vec<u32>)> = Done::default();
+    for (before, place) in mine.iter().enumerate() {
+        let task = &tasks[*place];
         let name = task.input.name();
         if count > 1 {
-            let left = match done {
+            let left = match before {
                 0 => String::new(),
                 _ => {
-                    let each = start.elapsed().as_secs_f64() / done as f64;
-                    format!("  {} left", seconds(each * (count - done) as f64))
+                    let each = start.elapsed().as_secs_f64() / before as f64;
+                    format!("  {} left", seconds(each * (mine.len() - before) as f64))
                 }
             };
-            note!("image {} of {count}: {name}{left}", done + 1);
+            note!("image {} of {count}: {name}{left}", place + 1);
         }
         match predict(trained, task, &outputs, pictures.as_ref()) {
-            Ok(Some(scores)) => rows.push((name, scores)),
+            Ok(Some(scores)) => done.rows.push((*place, (name, scores.into_iter().map(f32::to_bits).collect()))),
             Ok(None) => out!("{}", task.result.display()),
-            Err(failure) => {
-                note!("{name}: {}", failure.line());
-                failed.push(name);
-            }
+            Err(failure) => done.fail(*place, name, &failure),
         }
     }
-    if let Some(path) = scores.filter(|_| !rows.is_empty()) {
-        outputs.write(&path, table(recipe, &rows))?;
+    let done = done.of_all(ranks)?;
+    if let Some(path) = scores.filter(|_| is_first(ranks) && !done.rows.is_empty()) {
+        let values = |(_, (name, bits)): &(usize, (String, Vec<u32>))| {
+            (name.clone(), bits.iter().map(|bits| f32::from_bits(*bits)).collect())
+        };
+        let rows: Vec<(String, Vec<f32>)> = done.rows.iter().map(values).collect();
+        outputs.write(&path, table(&trained.plan.recipe, &rows))?;
         out!("{}", path.display());
     }
-    if failed.is_empty() {
-        return Ok(());
-    }
-    let more = failed.len().saturating_sub(8);
-    failed.truncate(8);
-    let tail = if more > 0 { format!("\nand {more} more") } else { String::new() };
-    let bad = failed.len() + more;
-    Err(Failure::new(format!("{bad} of {count} images failed:\n{}{tail}", failed.join("\n"))))
+    done.check(ranks, count, "images")
 }
 
 /// Plans the result of each image; fails if a result would replace a file.

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hearth_data::slides::{PyramidOptions, Slide, dicom_slides, geojson, pyramid};
+use hearth_train::Ranks;
 use serde_json::json;
 
 use crate::commands::predict::Args;
 use crate::error::{Context, Failure, Outcome};
 use crate::picture::SlidePicture;
+use crate::ranks::{Done, own, prepared};
 use crate::run::outputs::{Outputs, written_by};
 use crate::run::{Disagreement, SlideMap, Tiles, Trained, grey, npy};
 use crate::terminal::{clear_line, seconds, watched};
@@ -68,9 +70,9 @@ impl Task {
     }
 }
 
-/// Predicts each slide. An error in one does not stop the others; what is done is skipped, and what
-/// was begun continues.
-pub fn run(args: &Args, trained: &Trained, command: &'static str) -> Outcome {
+/// What is known before the first slide is read: the slides that are not done, and the files of
+/// results; those of slides that were begun may be there.
+fn prepare(args: &Args, trained: &Trained, command: &'static str) -> Outcome<(Outputs, Vec<Task>)> {
     let given = [
         ("--tta", args.opening.tta.is_some()),
         ("--uncertainty", args.uncertainty),
@@ -102,17 +104,21 @@ pub fn run(args: &Args, trained: &Trained, command: &'static str) -> Outcome {
         }
     }
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
-    let mut failed = Vec::new();
-    for task in &tasks {
+    Ok((outputs, tasks))
+}
+
+/// Predicts each slide. An error in one does not stop the others; what is done is skipped, and what
+/// was begun continues.
+pub fn run(args: &Args, trained: &Trained, command: &'static str, ranks: Option<&Ranks>) -> Outcome {
+    let (outputs, tasks) = prepared(ranks, prepare(args, trained, command))?;
+    let mut done: Done<()> = Done::default();
+    for place in own(ranks, tasks.len()) {
+        let task = &tasks[place];
         if let Err(failure) = predict(trained, task, &outputs) {
-            note!("{}: {}", task.slide.display(), failure.line());
-            failed.push(task.slide.display().to_string());
+            done.fail(place, task.slide.display().to_string(), &failure);
         }
     }
-    if failed.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::new(format!("{} of {} slides failed:\n{}", failed.len(), tasks.len(), failed.join("\n"))))
+    done.of_all(ranks)?.check(ranks, tasks.len(), "slides")
 }
 
 /// The slides of a path: itself, or those of a folder. Of DICOM these are its slides, named by the

@@ -1,15 +1,17 @@
 //! `hearth preprocess`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hearth_data::{NiftiOptions, Sample, Value, write_nifti};
+use hearth_train::Ranks;
+use serde_json::json;
 
 use crate::error::{Context, Failure, Outcome};
-use crate::out;
+use crate::ranks::{Done, RanksArgs, own, prepared};
 use crate::recipe::bundled;
-use crate::run::Plan;
 use crate::run::outputs::Outputs;
-use serde_json::json;
+use crate::run::{Cases, Plan};
+use crate::{note, out};
 
 /// Arguments of `hearth preprocess`.
 #[derive(Debug, clap::Args)]
@@ -18,12 +20,16 @@ pub struct Args {
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
     /// The image: NIfTI, a folder of DICOM slices, or anything else that a reader knows
-    #[arg(long, value_name = "FILE")]
-    pub image: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "data", conflicts_with = "data")]
+    pub image: Option<PathBuf>,
     /// Its label
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
     pub label: Option<PathBuf>,
-    /// The output folder, for image.nii.gz and label.nii.gz
+    /// All labelled cases of a data set, as --data of `train` takes it
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The output folder, for image.nii.gz and label.nii.gz, of a data set CASE_image.nii.gz and
+    /// CASE_label.nii.gz
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
     /// Changes one value of the recipe
@@ -32,39 +38,98 @@ pub struct Args {
     /// Replace results of an earlier `hearth preprocess` that were not changed since
     #[arg(long)]
     pub overwrite: bool,
+    /// By how many ranks, each of which takes some of the cases.
+    #[command(flatten)]
+    pub ranks: RanksArgs,
+}
+
+/// A case, and where its results go.
+struct Task {
+    sample: Sample,
+    /// What stands before the key in the name of a result.
+    prefix: String,
+    /// What the record of a result names.
+    input: String,
 }
 
 /// Runs the chain of validation, or of prediction where there is no label, and writes the result.
 pub fn run(args: &Args) -> Outcome {
-    let mut outputs = Outputs::new("preprocess", args.overwrite);
-    let target = |key: &str| args.out.join(format!("{key}.nii.gz"));
-    outputs.claim(&target("image"))?;
-    args.label.as_ref().map_or(Ok(()), |_| outputs.claim(&target("label")))?;
+    args.ranks.share(|ranks| of_rank(args, ranks))
+}
+
+fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    let (plan, outputs, tasks) = prepared(ranks, prepare(args))?;
+    let mut done: Done<()> = Done::default();
+    for place in own(ranks, tasks.len()) {
+        let task = &tasks[place];
+        let name = task.sample.case.clone();
+        if tasks.len() > 1 {
+            note!("case {} of {}: {name}", place + 1, tasks.len());
+        }
+        match process(args, &plan, task, &outputs) {
+            Ok(()) => {}
+            Err(failure) if args.data.is_none() => return Err(failure),
+            Err(failure) => done.fail(place, name, &failure),
+        }
+    }
+    done.of_all(ranks)?.check(ranks, tasks.len(), "cases")
+}
+
+/// The plan, and the cases with their files.
+fn prepare(args: &Args) -> Outcome<(Plan, Outputs, Vec<Task>)> {
     let mut document = bundled::open(&args.recipe)?;
     document.set_option("--device", "training.device", "cpu")?;
     for set in &args.sets {
         document.set(set)?;
     }
     let plan = Plan::new(document)?;
-    let name = args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut sample = Sample::new(name).with("image", Value::Path(args.image.clone()));
-    let mut pipeline = &plan.prediction;
-    if let Some(label) = &args.label {
-        sample = sample.with("label", Value::Path(label.clone()));
-        pipeline = &plan.validation;
+    let mut tasks = Vec::new();
+    if let Some(data) = &args.data {
+        for item in Cases::all(data, &plan.recipe)? {
+            let prefix = format!("{}_", item.case.replace(['/', '\\'], "_"));
+            tasks.push(Task { sample: item.sample(), prefix, input: item.case.clone() });
+        }
+    } else if let Some(image) = &args.image {
+        let name = image.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut sample = Sample::new(name).with("image", Value::Path(image.clone()));
+        if let Some(label) = &args.label {
+            sample = sample.with("label", Value::Path(label.clone()));
+        }
+        tasks.push(Task { sample, prefix: String::new(), input: image.display().to_string() });
     }
-    let mut samples = pipeline.run_deterministic(sample)?;
-    let sample = samples.pop().ok_or_else(|| Failure::new("the pipeline returned nothing"))?;
+    let mut outputs = Outputs::new("preprocess", args.overwrite);
+    for task in &tasks {
+        for key in ["image", "label"].into_iter().filter(|key| *key == "image" || task.has_label()) {
+            outputs.claim(&task.target(&args.out, key))?;
+        }
+    }
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    Ok((plan, outputs, tasks))
+}
+
+impl Task {
+    fn has_label(&self) -> bool {
+        self.sample.values.contains_key("label")
+    }
+
+    fn target(&self, out: &Path, key: &str) -> PathBuf {
+        out.join(format!("{}{key}.nii.gz", self.prefix))
+    }
+}
+
+fn process(args: &Args, plan: &Plan, task: &Task, outputs: &Outputs) -> Outcome {
+    let pipeline = if task.has_label() { &plan.validation } else { &plan.prediction };
+    let mut samples = pipeline.run_deterministic(task.sample.clone())?;
+    let sample = samples.pop().ok_or_else(|| Failure::new("the pipeline returned nothing"))?;
     for (key, value) in &sample.values {
         let Value::Image(image) = value else { continue };
-        let target = target(key);
+        let target = task.target(&args.out, key);
         if !["image", "label"].contains(&key.as_str()) {
-            outputs.claim(&target)?;
+            Outputs::new("preprocess", args.overwrite).claim(&target)?;
         }
         let options = if key == "label" { NiftiOptions::label() } else { NiftiOptions::image() };
         write_nifti(&target, image, options).while_doing(|| format!("cannot write {}", target.display()))?;
-        outputs.record(&target, json!({ "input": args.image.display().to_string(), "recipe": args.recipe }))?;
+        outputs.record(&target, json!({ "input": task.input, "recipe": args.recipe }))?;
         let [x, y, z] = image.shape();
         let [a, b, c] = image.spacing();
         out!("{}  {x} x {y} x {z} voxels of {a:.2} x {b:.2} x {c:.2} mm, {}", target.display(), image.orientation());

@@ -8,7 +8,7 @@ use crate::error::{Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::note;
-use crate::ranks;
+use crate::ranks::{self, RanksArgs};
 use crate::recipe::{Document, bundled};
 use crate::run::{Finished, Plan, Session, check_resume, together};
 use crate::terminal::{self, seconds};
@@ -76,10 +76,9 @@ pub struct Args {
     /// Give each fold the same share of each value of this column
     #[arg(long, value_name = "COLUMN")]
     pub stratify_by: Option<String>,
-    /// Train with several ranks on this machine, each with its part of the data: as processes of
-    /// mpirun, or as threads where there is none
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub ranks: Option<u16>,
+    /// By how many ranks: each has its part of the data, or folds of its own.
+    #[command(flatten)]
+    pub ranks: RanksArgs,
     /// Resume from the newest intact checkpoint of RUN, with RUN's own recipe
     #[arg(long)]
     pub resume: bool,
@@ -91,31 +90,22 @@ pub struct Args {
 /// Trains, or shows what would be done.
 pub fn run(args: &Args) -> Outcome {
     folders::check_path("--out", &args.out)?;
-    match args.ranks {
-        Some(count) => ranks::start(usize::from(count), |ranks| run_rank(args, ranks)),
-        None => {
-            let ranks = ranks::of_launcher()?;
-            let ended = run_rank(args, ranks.clone());
-            ranks::leave_together(ranks.as_ref(), ended.is_err());
-            ended
-        }
-    }
+    args.ranks.run(|ranks| run_rank(args, ranks))
 }
 
 /// Trains as one rank, or as the only one.
 fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
     if args.resume && folds::are_meant(args) {
-        return folds::resume(args);
+        return ranks::finished(ranks, |ranks| folds::resume(args, ranks));
     }
     let document = args.document()?;
-    if ranks.is_some() && (folds::are_meant(args) || folds::are_in(&document)) {
-        return Err(Failure::new("the folds of a cross-validation are trained by one rank, one after the other"));
-    }
     if !args.resume && (folds::are_meant(args) || folds::are_in(&document)) {
-        return folds::run(args, document);
+        return ranks::finished(ranks, |ranks| folds::run(args, document, ranks));
     }
     if args.dry_run {
-        return dry_run(&terminal::plan(document)?, &args.data, &args.plugins);
+        return ranks::finished(ranks, |ranks| {
+            dry_run(&terminal::plan_of_rank(document, ranks)?, &args.data, &args.plugins)
+        });
     }
     let first = ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0);
     // A launcher signals each process; threads have the handler of the first.
@@ -123,7 +113,7 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
     if listens {
         interrupt::listen()?;
     }
-    let plan = terminal::plan(document)?;
+    let plan = terminal::plan_of_rank(document, ranks.as_ref())?;
     if args.resume {
         return resume(plan, &args.data, &args.plugins, &args.out, ranks);
     }

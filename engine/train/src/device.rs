@@ -151,9 +151,15 @@ pub struct DeviceInfo {
 
 /// The device for this value, without autodiff. See the [module's documentation](self).
 pub fn parse(word: &str) -> Result<Device, DeviceError> {
+    parse_for_rank(word, 0)
+}
+
+/// The same for one of several ranks on this machine: where the value names no card, each rank takes
+/// the next one of those that there are, and begins again behind the last.
+pub fn parse_for_rank(word: &str, local_rank: usize) -> Result<Device, DeviceError> {
     let asked = word.trim();
     if asked == "auto" {
-        return auto(asked);
+        return auto(asked, local_rank);
     }
     let (runtime_word, index) = match asked.split_once(':') {
         Some((runtime, index)) => (runtime, Some(index)),
@@ -163,15 +169,17 @@ pub fn parse(word: &str) -> Result<Device, DeviceError> {
         return Err(DeviceError::Unknown { word: asked.into(), available: available() });
     };
     let index = match index {
-        None => 0,
+        None => None,
         Some(text) => {
-            text.parse::<usize>().map_err(|_| DeviceError::BadIndex { word: asked.into(), index: text.into() })?
+            let bad = |_| DeviceError::BadIndex { word: asked.into(), index: text.into() };
+            Some(text.parse::<usize>().map_err(bad)?)
         }
     };
     let Some(devices) = devices_of(runtime.word) else {
         return Err(DeviceError::NotCompiledIn { word: asked.into(), feature: runtime.word, available: available() });
     };
     let found = devices.len();
+    let index = index.unwrap_or_else(|| turn(local_rank, found));
     devices.into_iter().nth(index).ok_or_else(|| DeviceError::Absent {
         word: asked.into(),
         runtime: runtime.word,
@@ -181,14 +189,20 @@ pub fn parse(word: &str) -> Result<Device, DeviceError> {
     })
 }
 
-/// The first GPU of the most preferred runtime, else the CPU.
-fn auto(asked: &str) -> Result<Device, DeviceError> {
+/// Which of so many devices is that of a rank.
+fn turn(local_rank: usize, devices: usize) -> usize {
+    local_rank % devices.max(1)
+}
+
+/// A GPU of the most preferred runtime, by rank, else the CPU.
+fn auto(asked: &str, local_rank: usize) -> Result<Device, DeviceError> {
     for runtime in &RUNTIMES {
-        for device in devices_of(runtime.word).unwrap_or_default() {
-            // A software rasterizer reports itself as a GPU; the CPU's own runtime is faster.
-            if runtime.word == "cpu" || card(&device).is_none_or(|(_, physical)| physical) {
-                return Ok(device);
-            }
+        let mut devices = devices_of(runtime.word).unwrap_or_default();
+        // A software rasterizer reports itself as a GPU; the CPU's own runtime is faster.
+        devices.retain(|device| runtime.word == "cpu" || card(device).is_none_or(|(_, physical)| physical));
+        let index = turn(local_rank, devices.len());
+        if let Some(device) = devices.into_iter().nth(index) {
+            return Ok(device);
         }
     }
     Err(DeviceError::Unknown { word: asked.into(), available: available() })

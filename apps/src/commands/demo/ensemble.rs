@@ -14,6 +14,7 @@ use crate::commands::opening::OpeningArgs;
 use crate::commands::{ensemble, folds, predict, train};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::{self, Reserved};
+use crate::ranks::RanksArgs;
 use crate::table::{Lean, lines};
 use crate::terminal::{bold, seconds};
 use crate::{note, out};
@@ -50,7 +51,7 @@ pub fn run(args: &demo::Args) -> Outcome {
         .while_doing(|| format!("cannot make the volumes in {}", data.display()))?;
 
     out!("{}", bold(&format!("2/4  a small UNet for each of five folds -> {}", out.display())));
-    folds::run(&training(args, &data, &out), document)?;
+    folds::run(&training(args, &data, &out), document, None)?;
 
     out!("{}", bold(&format!("3/4  one by one and merged, on the {unseen} volumes that none has seen")));
     let members = runs(std::slice::from_ref(&out))?;
@@ -123,7 +124,7 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
         stratify_by: None,
         resume: false,
         dry_run: false,
-        ranks: None,
+        ranks: RanksArgs::default(),
     }
 }
 
@@ -143,5 +144,6 @@ fn predicting(args: &demo::Args, run: &Path, images: &Path, out: &Path) -> ensem
         disagreement: vec![DisagreementWord::Variance],
         opening: OpeningArgs::new(&args.device, args.tune.as_deref()),
         files: predict::FileArgs { picture: true, ..predict::FileArgs::default() },
+        ranks: RanksArgs::default(),
     }
 }

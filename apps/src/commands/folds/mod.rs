@@ -4,6 +4,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
+use hearth_train::Ranks;
 use serde_json::Value;
 
 use crate::commands::dry_run::dry_run;
@@ -12,8 +13,9 @@ use crate::commands::train::{self, Args};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::{self, Reserved};
 use crate::interrupt;
+use crate::ranks::{is_first, is_launched, own, prepared};
 use crate::recipe::{Document, Folds, Validation};
-use crate::run::{FoldList, Plan, Session};
+use crate::run::{FoldList, Plan, Session, gathered};
 use crate::terminal::{self, bold};
 use crate::{note, out};
 
@@ -37,7 +39,14 @@ pub fn are_in(document: &Document) -> bool {
 }
 
 /// Goes on with folds that were started, and starts those that were not.
-pub fn resume(args: &Args) -> Outcome {
+pub fn resume(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    let (document, list, chosen) = prepared(ranks, begun(args))?;
+    listen(ranks)?;
+    train_all(args, &document, &list, &chosen, ranks)
+}
+
+/// The folds that were started.
+fn begun(args: &Args) -> Outcome<(Document, FoldList, Vec<usize>)> {
     let list = args.out.join(LIST);
     if !list.is_file() {
         let (out, advice) = (args.out.display(), "without --resume, --folds starts them");
@@ -53,12 +62,19 @@ pub fn resume(args: &Args) -> Outcome {
     let (plan, list) = (terminal::plan(document.clone())?, FoldList::read(&list)?);
     list.check(&plan, &args.data)?;
     let chosen = chosen(args, list.count())?;
-    interrupt::listen()?;
-    train_all(args, &document, &list, &chosen)
+    Ok((document, list, chosen))
 }
 
-/// Trains the folds of a recipe.
-pub fn run(args: &Args, document: Document) -> Outcome {
+/// What is known before the first fold begins.
+struct Prepared {
+    plan: Plan,
+    list: FoldList,
+    chosen: Vec<usize>,
+    /// Whether the output folder has folds of this cross-validation already.
+    begun: bool,
+}
+
+fn prepare(args: &Args, document: &Document) -> Outcome<Prepared> {
     let plan = terminal::plan(document.clone())?;
     let path = args.out.join(LIST);
     let begun = path.is_file();
@@ -66,10 +82,7 @@ pub fn run(args: &Args, document: Document) -> Outcome {
     list.check(&plan, &args.data)?;
     let chosen = chosen(args, list.count())?;
     if args.dry_run {
-        for fold in 0..list.count() {
-            out!("fold {fold}: {} cases validate: {}", list.cases(fold).len(), some(list.cases(fold)));
-        }
-        return dry_run(&of_fold(&document, &list, chosen[0])?, &args.data, &args.plugins);
+        return Ok(Prepared { plan, list, chosen, begun });
     }
     for fold in &chosen {
         let run = folder(&args.out, *fold);
@@ -78,15 +91,41 @@ pub fn run(args: &Args, document: Document) -> Outcome {
             return Err(Failure::new(format!("{} is there already: {advice}", run.display())));
         }
     }
-    interrupt::listen()?;
-    let reserved = if begun { None } else { Some(Reserved::new(&args.out)?) };
-    if !begun {
-        folders::replace(&args.out.join(BASE), plan.recipe.to_toml()?)?;
-        list.write(&path)?;
+    Ok(Prepared { plan, list, chosen, begun })
+}
+
+/// Trains the folds of a recipe.
+pub fn run(args: &Args, document: Document, ranks: Option<&Ranks>) -> Outcome {
+    let Prepared { plan, list, chosen, begun } = prepared(ranks, prepare(args, &document))?;
+    if args.dry_run {
+        for fold in 0..list.count() {
+            out!("fold {fold}: {} cases validate: {}", list.cases(fold).len(), some(list.cases(fold)));
+        }
+        return dry_run(&of_fold(&document, &list, chosen[0], ranks)?, &args.data, &args.plugins);
     }
-    let done = train_all(args, &document, &list, &chosen);
+    listen(ranks)?;
+    let make = || -> Outcome<Option<Reserved>> {
+        if begun || !is_first(ranks) {
+            return Ok(None);
+        }
+        let reserved = Reserved::new(&args.out)?;
+        folders::replace(&args.out.join(BASE), plan.recipe.to_toml()?)?;
+        list.write(&args.out.join(LIST))?;
+        Ok(Some(reserved))
+    };
+    let reserved = prepared(ranks, make())?;
+    let done = train_all(args, &document, &list, &chosen, ranks);
     drop(reserved);
     done
+}
+
+/// Listens for Ctrl-C, which a launcher hands on to each process.
+fn listen(ranks: Option<&Ranks>) -> Outcome {
+    if ranks.is_some() && !is_launched()? {
+        let advice = "install MPI for its mpirun, or remove --ranks";
+        return Err(Failure::new(format!("each rank trains folds of its own, in a process of its own: {advice}")));
+    }
+    interrupt::listen()
 }
 
 /// The folds of a recipe, or of a file.
@@ -162,35 +201,51 @@ fn folder(out: &Path, fold: usize) -> PathBuf {
 }
 
 /// The plan of one fold.
-fn of_fold(document: &Document, list: &FoldList, fold: usize) -> Outcome<Plan> {
-    let mut plan = terminal::plan(document.clone())?;
+fn of_fold(document: &Document, list: &FoldList, fold: usize, ranks: Option<&Ranks>) -> Outcome<Plan> {
+    let mut plan = terminal::plan_of_rank(document.clone(), ranks)?;
+    plan.silent = !is_first(ranks);
     plan.recipe.data.folds = None;
     plan.recipe.data.validation = Validation::Cases(list.cases(fold).to_vec());
     Ok(plan)
 }
 
-fn train_all(args: &Args, document: &Document, list: &FoldList, chosen: &[usize]) -> Outcome {
-    let count = list.count();
-    for fold in chosen {
-        let run = folder(&args.out, *fold);
-        let started = run.join("recipe.toml").is_file();
-        if started && ended(&run, &terminal::plan(document.clone())?) {
-            if !run.join(VALIDATION).is_file() {
-                validate(args, document, &run)?;
-            }
-            note!("fold {fold} of {count} is complete: {}", run.display());
-            continue;
+/// Trains folds; of several ranks each has its own. The table is made when all are done.
+fn train_all(args: &Args, document: &Document, list: &FoldList, chosen: &[usize], ranks: Option<&Ranks>) -> Outcome {
+    let mine = own(ranks, chosen.len()).map(|place| chosen[place]);
+    let trained = mine.map(|fold| train_fold(args, document, list, fold, ranks)).collect::<Outcome<()>>();
+    if let Some(ranks) = ranks {
+        interrupt::waiting();
+        let stopped = trained.as_ref().is_err_and(Failure::is_interruption);
+        if gathered(ranks, "the other ranks' folds", &stopped)?.contains(&true) {
+            return Err(Failure::interrupted());
         }
-        note!("{}", bold(&format!("fold {fold} of {count} -> {}", run.display())));
-        let trained = if started { go_on(args, &run) } else { start(args, of_fold(document, list, *fold)?, &run) };
-        if let Err(failure) = trained {
-            let out = args.out.display();
-            note!("to go on with all folds: hearth train --data {} --out {out} --resume", args.data.display());
-            return Err(failure.context(format!("fold {fold}")));
-        }
-        validate(args, document, &run)?;
     }
-    write_table(&args.out, list)
+    prepared(ranks, trained)?;
+    if is_first(ranks) { write_table(&args.out, list) } else { Ok(()) }
+}
+
+fn train_fold(args: &Args, document: &Document, list: &FoldList, fold: usize, ranks: Option<&Ranks>) -> Outcome {
+    let count = list.count();
+    let run = folder(&args.out, fold);
+    let started = run.join("recipe.toml").is_file();
+    if started && ended(&run, &terminal::plan(document.clone())?) {
+        if !run.join(VALIDATION).is_file() {
+            validate(args, document, &run)?;
+        }
+        note!("fold {fold} of {count} is complete: {}", run.display());
+        return Ok(());
+    }
+    note!("{}", bold(&format!("fold {fold} of {count} -> {}", run.display())));
+    let trained = match started {
+        true => go_on(args, &run, ranks),
+        false => start(args, of_fold(document, list, fold, ranks)?, &run),
+    };
+    if let Err(failure) = trained {
+        let out = args.out.display();
+        note!("to go on with all folds: hearth train --data {} --out {out} --resume", args.data.display());
+        return Err(failure.context(format!("fold {fold}")));
+    }
+    validate(args, document, &run)
 }
 
 fn start(args: &Args, plan: Plan, run: &Path) -> Outcome {
@@ -200,10 +255,12 @@ fn start(args: &Args, plan: Plan, run: &Path) -> Outcome {
     train::finish(&mut session)
 }
 
-fn go_on(args: &Args, run: &Path) -> Outcome {
+fn go_on(args: &Args, run: &Path, ranks: Option<&Ranks>) -> Outcome {
     let mut document = Document::open(&run.join("recipe.toml"))?;
     args.set_running(&mut document)?;
-    train::resume(terminal::plan(document)?, &args.data, &args.plugins, run, None)
+    let mut plan = terminal::plan_of_rank(document, ranks)?;
+    plan.silent = !is_first(ranks);
+    train::resume(plan, &args.data, &args.plugins, run, None)
 }
 
 /// Whether a run has come to its end, and no more epochs are asked for.

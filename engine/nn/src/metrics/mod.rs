@@ -162,6 +162,14 @@ pub trait Metric: Send {
     /// Adds rows from elsewhere: another rank, a checkpoint.
     fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError>;
 
+    /// What it counts beside its rows, which ranks add up: nothing by default.
+    fn counts(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Sets what [`Metric::counts`] returns, after rows were [merged](Metric::merge).
+    fn set_counts(&mut self, _counts: Vec<u64>) {}
+
     /// All rows so far, one per item in the order they came, one value per class.
     fn rows(&self) -> &[Vec<f32>];
 
@@ -216,6 +224,14 @@ impl Metric for Box<dyn Metric> {
 
     fn merge(&mut self, rows: Vec<Vec<f32>>) -> Result<(), MetricError> {
         (**self).merge(rows)
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        (**self).counts()
+    }
+
+    fn set_counts(&mut self, counts: Vec<u64>) {
+        (**self).set_counts(counts);
     }
 
     fn rows(&self) -> &[Vec<f32>] {

@@ -15,6 +15,9 @@ use crate::recipe::Listens;
 /// Reading the loss waits for the GPU, so it is checked less often there.
 const LOOK_EVERY: u64 = 16;
 
+/// The handler that shows a run to whoever watches it.
+const PROGRESS: &str = "Progress";
+
 /// Handlers called before the plugins: those that may end the run, and the one that sets the
 /// learning rate.
 pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
@@ -35,7 +38,10 @@ pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
 /// write the run's files.
 pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
     let mut handlers = listed(plan, run, Listens::Train)?;
-    for name in ["MetricLog", "TensorBoardStats", "Progress"] {
+    for name in ["MetricLog", "TensorBoardStats", PROGRESS] {
+        if plan.silent && name == PROGRESS {
+            continue;
+        }
         let is_listed = |entry: &Node| entry.text("name") == Some(name) && Listens::of(entry) == Ok(Listens::Train);
         if !plan.recipe.handlers.iter().any(is_listed) {
             handlers.push(Registry::<HandlerSpec>::new().build(&Node::named(name))?.make(run)?);
@@ -49,6 +55,9 @@ pub fn listed(plan: &Plan, run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn H
     let registry = Registry::<HandlerSpec>::new();
     let mut handlers = Vec::new();
     for (index, entry) in plan.recipe.handlers.iter().enumerate() {
+        if plan.silent && entry.text("name") == Some(PROGRESS) {
+            continue;
+        }
         let build = || match Listens::of(entry)? {
             listens if listens == engine => {
                 registry.build(&Listens::taken_from(entry)).and_then(|spec| spec.make(run)).map(Some)

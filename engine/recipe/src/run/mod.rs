@@ -38,7 +38,7 @@ pub use ensemble::{Disagreement, Ensemble, Merge, Merging};
 pub use fitness::{CaseFitness, ClassFitness, Fitness, fitness};
 pub use folds::FoldList;
 pub use handlers::HandlerFailure;
-pub use parts::{is_reported, together};
+pub use parts::{evaluated, finish, gathered, is_reported, together};
 pub use passing::PassProgress;
 pub use penalty::{Empty, Penalties, measuring};
 pub use plan::Plan;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hearth_data::{DistributedSampler, Item, PartitionOptions, partition_dataset};
 use hearth_train::Ranks;
 use hearth_train::distributed::{self, At, Share, Waits};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::cases::seed32;
 use super::{Cases, Plan};
@@ -52,7 +54,7 @@ pub fn training(plan: &Plan, items: Vec<Item>, ranks: Option<&Ranks>) -> Outcome
 
 /// What a rank evaluates: each case is that of one rank, in turn. A rank without any takes the first
 /// one, whose result does not count, so that all ranks pass over the same events.
-pub fn validation(items: &[Item], ranks: Option<&Ranks>) -> Vec<Item> {
+pub fn evaluated(items: &[Item], ranks: Option<&Ranks>) -> Vec<Item> {
     let Some(ranks) = ranks else { return items.to_vec() };
     let own: Vec<Item> = Share::new(items.len(), ranks.world()).of(ranks.rank()).map(|i| items[i].clone()).collect();
     if own.is_empty() { items.iter().take(1).cloned().collect() } else { own }
@@ -77,7 +79,8 @@ pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) 
     let Some((rank, said)) = all.into_iter().enumerate().find_map(|(rank, said)| said.map(|said| (rank, said))) else {
         return own;
     };
-    let why = format!("rank {rank}: {said}");
+    // The first speaks for itself.
+    let why = if rank == 0 { said } else { format!("rank {rank}: {said}") };
     if ranks.rank() == 0 {
         failure!("{why}");
     }
@@ -113,6 +116,11 @@ pub fn agree(plan: &Plan, data: &Path, ranks: &Ranks) -> Outcome {
     let facts = facts.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
     let at = At::new("comparing the ranks", 0).within(ranks.deadline);
     distributed::agree(ranks.communicator(), &facts, &at).map_err(RecipeError::from_error)
+}
+
+/// What each rank has for the others, on all of them, in their order.
+pub fn gathered<T: Serialize + DeserializeOwned>(ranks: &Ranks, phase: &'static str, own: &T) -> Outcome<Vec<T>> {
+    ranks.gather(own, phase, 0).map_err(RecipeError::from_error)
 }
 
 /// How long each rank waited for others.

@@ -64,9 +64,10 @@ impl Empty {
 pub struct Penalties(Arc<Mutex<Vec<usize>>>);
 
 impl Penalties {
-    /// Those of a class, by its place among those that count.
-    pub fn of(&self, class: usize) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(class).copied().unwrap_or_default()
+    /// Those of each class, by its place among those that count; classes behind the last one that
+    /// has any are left out.
+    pub fn counts(&self) -> Vec<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<usize>)) {
@@ -181,6 +182,14 @@ impl Metric for Penalised {
         self.inner.merge(rows)
     }
 
+    fn counts(&self) -> Vec<u64> {
+        self.penalties.counts().into_iter().map(|count| count as u64).collect()
+    }
+
+    fn set_counts(&mut self, counts: Vec<u64>) {
+        self.penalties.change(|own| *own = counts.into_iter().map(|count| count as usize).collect());
+    }
+
     fn rows(&self) -> &[Vec<f32>] {
         self.inner.rows()
     }
@@ -205,7 +214,7 @@ mod tests {
 
     /// Two items of background and two classes, 4 x 4 x 4 voxels of 1 x 2 x 2 mm: the second item
     /// misses the second class, and nobody has the first.
-    fn measured(empty: Empty) -> (Vec<Vec<f32>>, f32, [usize; 2]) {
+    fn measured(empty: Empty) -> (Vec<Vec<f32>>, f32, Vec<usize>) {
         let config = toml::from_str("name = \"HausdorffDistanceMetric\"\npercentile = 95").expect("a metric");
         let (mut metric, penalties) = measuring(&config, empty).expect("it builds");
         let device = Default::default();
@@ -218,7 +227,7 @@ mod tests {
             assert_eq!(rows.expect("rows").len(), 1);
         }
         let value = metric.aggregate().expect("a value").scalar();
-        (metric.rows().to_vec(), value, [penalties.of(0), penalties.of(1)])
+        (metric.rows().to_vec(), value, penalties.counts())
     }
 
     #[test]
@@ -226,14 +235,14 @@ mod tests {
         let (rows, value, penalties) = measured(Empty::Penalty);
         // sqrt(4^2 + 8^2 + 8^2) = 12 mm; what neither has is no distance.
         assert!(rows.iter().all(|row| row[0].is_nan()));
-        assert_eq!((rows[0][1], rows[1][1], value, penalties), (0.0, 12.0, 6.0, [0, 1]));
+        assert_eq!((rows[0][1], rows[1][1], value, penalties), (0.0, 12.0, 6.0, vec![0, 1]));
     }
 
     #[test]
     fn the_challenge_counts_what_neither_has() {
         let (rows, value, penalties) = measured(Empty::Challenge);
         // Zero for the first class of both items, 0 and 12 mm for the second.
-        assert_eq!((rows, value, penalties), (vec![vec![0.0, 0.0], vec![0.0, 12.0]], 3.0, [0, 1]));
+        assert_eq!((rows, value, penalties), (vec![vec![0.0, 0.0], vec![0.0, 12.0]], 3.0, vec![0, 1]));
         let of = |one, both| Empty::Challenge.value(Measures::Dice, one, both, 12.0);
         assert_eq!((of(true, false), of(false, true)), (None, Some(1.0)));
         assert_eq!(Empty::Penalty.value(Measures::Dice, false, true, 12.0), None);
@@ -243,6 +252,6 @@ mod tests {
     fn monais_rule_leaves_it_out() {
         let (rows, value, penalties) = measured(Empty::Skip);
         assert!(!rows[1][1].is_finite());
-        assert_eq!((rows[0][1], value, penalties), (0.0, 0.0, [0, 0]));
+        assert_eq!((rows[0][1], value, penalties), (0.0, 0.0, vec![]));
     }
 }

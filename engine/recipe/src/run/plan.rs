@@ -39,6 +39,8 @@ pub struct Plan {
     training_places: Vec<usize>,
     /// How the filling of caches is shown; by default not at all.
     pub progress: Progress,
+    /// Whether runs write to their files alone, as those of ranks that train beside another one.
+    pub silent: bool,
 }
 
 /// Which chain of a recipe.
@@ -56,8 +58,14 @@ enum Chain {
 impl Plan {
     /// Reads the recipe, opens the device, checks the pipelines.
     pub fn new(document: Document) -> Outcome<Self> {
+        Self::of_rank(document, 0)
+    }
+
+    /// The same for one of several ranks on this machine, each of which has a card of its own where
+    /// there are several and the recipe names none.
+    pub fn of_rank(document: Document, local_rank: usize) -> Outcome<Self> {
         let mut recipe = Recipe::read(&document)?;
-        let device = device::parse(&recipe.training.device)
+        let device = device::parse_for_rank(&recipe.training.device, local_rank)
             .map_err(|error| document.error_at("training.device", error.to_string()))?;
         // Before the first work on it.
         recipe.training.tune.set(&device);
@@ -103,6 +111,7 @@ impl Plan {
             label,
             training_places,
             progress,
+            silent: false,
         };
         plan.post_prediction()?;
         plan.post_label()?;

@@ -331,7 +331,7 @@ fn trainer_of_rank(
     if let Some(sampler) = part.sampler {
         loader = loader.with_sampler(sampler);
     }
-    let own = parts::validation(&cases.validation, ranks);
+    let own = parts::evaluated(&cases.validation, ranks);
     let validation = dataset(plan, own, plan.validation.clone(), Use::Validation)?;
     let seed = recipe.training.seed;
     let mut options = TrainerOptions::new(&plan.device);
@@ -404,14 +404,15 @@ fn warn_of_host_steps(plan: &Plan) {
 }
 
 /// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its
-/// own; and for each metric how often a distance to nothing counted the diagonal.
+/// own, whose cases several ranks may share; and for each metric how often a distance to nothing counted the diagonal.
 pub fn evaluator(
     plan: &Plan,
     loader: DataLoader,
     inferer: Arc<dyn Inferer>,
     empty: Empty,
+    shared: Option<SharedCases>,
 ) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
-    let (builder, penalties) = evaluator_builder(plan, loader, inferer, empty, None)?;
+    let (builder, penalties) = evaluator_builder(plan, loader, inferer, empty, shared)?;
     Ok((builder.build()?, penalties))
 }
 

@@ -55,12 +55,20 @@ pub struct Opening<'a> {
     pub accept: Vec<String>,
     /// How long work is shown.
     pub progress: Progress,
+    /// Of several ranks on this machine, which: see [`Plan::of_rank`].
+    pub local_rank: usize,
 }
 
 impl<'a> Opening<'a> {
     /// As the recipe says, and nothing is shown.
     pub fn new(checkpoint: &'a str, device: &'a str) -> Self {
-        Self { checkpoint, device, tune: None, tta: None, accept: Vec::new(), progress: Progress::None }
+        Self { checkpoint, device, tune: None, tta: None, accept: Vec::new(), progress: Progress::None, local_rank: 0 }
+    }
+
+    /// For one of several ranks on this machine.
+    #[must_use]
+    pub fn of_rank(self, local_rank: usize) -> Self {
+        Self { local_rank, ..self }
     }
 }
 
@@ -98,14 +106,14 @@ impl Trained {
     /// # Errors
     /// A damaged run, a checkpoint or a device that is not there, a fault that cannot be accepted.
     pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
-        let Opening { checkpoint, device, tune, tta, accept, progress } = opening;
+        let Opening { checkpoint, device, tune, tta, accept, progress, local_rank } = opening;
         let mut document = Document::open(&folder.recipe())?;
         document.set_option("--device", "training.device", device)?;
         if let Some(tune) = tune {
             document.set_option("--tune", "training.tune", tune)?;
         }
         accept_faults(&mut document, &accept)?;
-        let mut plan = Plan::new(document)?;
+        let mut plan = Plan::of_rank(document, local_rank)?;
         plan.progress = progress;
         if let Some(tta) = tta {
             plan.recipe.tta = tta;

@@ -29,12 +29,21 @@ fn from_bits(bits: &[u32]) -> Vec<f32> {
 /// Replaces what this rank has measured by what all have.
 pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u64) -> Result<(), BoxError> {
     let SharedCases { ranks, cases } = shared;
+    let counted = Share::new(*cases, ranks.world()).of(ranks.rank()).count();
     for measured in &mut work.metrics {
         let all = ranks.in_order(by_case(measured), *cases, epoch)?;
+        // What a rank without a case of its own has evaluated does not count.
+        let own = if counted == 0 { Vec::new() } else { measured.metric.counts() };
+        let mut counts = Vec::new();
+        for own in ranks.gather(&own, "counts of the validation", epoch)? {
+            counts.resize(own.len().max(counts.len()), 0);
+            counts.iter_mut().zip(own).for_each(|(sum, count)| *sum += count);
+        }
         measured.metric.reset();
         let rows = all.iter().flat_map(|of| of.rows.iter().map(|bits| from_bits(bits))).collect();
         let merged = measured.metric.merge(rows);
         merged.map_err(|why| format!("the metric `{}` cannot take the rows of all ranks: {why}", measured.name))?;
+        measured.metric.set_counts(counts);
         let shown = all.into_iter().flat_map(|of| of.shown);
         measured.rows = shown.map(|(case, bits)| CaseRow { case, values: from_bits(&bits) }).collect();
     }
@@ -44,7 +53,6 @@ pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u
         let device = sum.device();
         let own: f32 =
             sum.try_into_scalar().map_err(|why| format!("the loss `{}` cannot be read: {why}", mean.name))?;
-        let counted = Share::new(*cases, ranks.world()).of(ranks.rank()).count();
         let own = if counted == 0 { 0.0 } else { own };
         let all = ranks.gather(&(own.to_bits(), counted as u64), "losses of the validation", epoch)?;
         let total: f64 = all.iter().map(|(bits, _)| f64::from(f32::from_bits(*bits))).sum();

@@ -6,7 +6,7 @@ use hearth_data::DataLoader;
 use hearth_nn::inferers::Inferer;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::{AnyNetwork, Network};
-use hearth_train::{EnsembleEvaluator, Post};
+use hearth_train::{EnsembleEvaluator, Post, SharedCases};
 
 use super::{Ensemble, Merge, ways};
 use crate::error::Outcome;
@@ -29,6 +29,7 @@ impl Ensemble {
         loader: DataLoader,
         inferer: Arc<dyn Inferer>,
         empty: Empty,
+        shared: Option<SharedCases>,
     ) -> Outcome<(EnsembleEvaluator<AnyNetwork>, Vec<Penalties>)> {
         let (how, output, channels) = (self.merging.how, plan.recipe.output(), first.channels()[1]);
         let (mut member, mut pred) = (Vec::new(), Vec::new());
@@ -44,7 +45,7 @@ impl Ensemble {
             pred.push(Post::Custom(Box::new(move |map| Ok(one_hot(map, channels)))));
         }
         pred.extend(steps);
-        let (builder, penalties) = session::evaluator_builder(plan, loader, inferer, empty, None)?;
+        let (builder, penalties) = session::evaluator_builder(plan, loader, inferer, empty, shared)?;
         let builder = builder.post_member(member).post_pred(pred);
         let networks = std::iter::once(first).chain(self.others).collect();
         let mut ensemble = EnsembleEvaluator::builder(networks, builder);

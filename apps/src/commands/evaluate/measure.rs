@@ -1,0 +1,204 @@
+//! Predictions compared with labels, on the network's grid or the images' own, by one rank or
+//! several.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::Tensor;
+use hearth_data::{DataLoader, Item, LoaderOptions};
+use hearth_engine::{Engine, Metrics};
+use hearth_nn::losses::one_hot;
+use hearth_train::{CaseRow, Post, Ranks, SharedCases};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Context, Failure, Outcome};
+use crate::note;
+use crate::ranks::{own, prepared};
+use crate::recipe::Output;
+use crate::run::{
+    Empty, PassProgress, Penalties, Plan, Trained, Wanted, evaluated, evaluator, gathered, handlers, measuring, plugins,
+};
+
+/// A metric over all cases.
+pub struct Found {
+    pub value: f64,
+    pub rows: Vec<CaseRow>,
+    /// By class: how often a distance to nothing counted the diagonal.
+    pub penalties: Vec<usize>,
+}
+
+/// The value of each metric and its rows, as in validation; handlers with `engine = "validation"`,
+/// of several runs those of the first, listen and write into `files`.
+pub fn on_the_networks_grid(
+    trained: Trained,
+    items: Vec<Item>,
+    files: &Path,
+    empty: Empty,
+    ranks: Option<&Ranks>,
+) -> Outcome<Vec<Found>> {
+    let Trained { plan, network, checkpoint, inferer, ensemble, .. } = trained;
+    let shared = ranks.map(|ranks| SharedCases { ranks: ranks.clone(), cases: items.len() });
+    let dataset = hearth_data::TransformDataset::new(evaluated(&items, ranks), plan.validation.clone())?;
+    let loader = DataLoader::new(Arc::new(dataset), LoaderOptions { batch_size: 1, ..LoaderOptions::default() })?;
+    let listen = |engine: &mut Engine| -> Outcome {
+        engine.add(PassProgress::new("evaluated", plan.progress))?;
+        let plugins = plugins::load_for_evaluation(&plan)?;
+        Ok(handlers::attach(&plan, &plugins, files, engine)?)
+    };
+    let Some(ensemble) = ensemble else {
+        let (mut evaluator, penalties) = evaluator(&plan, loader, inferer, empty, shared)?;
+        listen(evaluator.engine_mut())?;
+        let values = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;
+        return Ok(found(&plan, evaluator.engine(), &values, penalties, |name| evaluator.rows_of(name)));
+    };
+    let (mut evaluator, penalties) = ensemble.evaluator(&plan, network, loader, inferer, empty, shared)?;
+    listen(evaluator.engine_mut())?;
+    let values = evaluator.run(1).while_doing(|| "evaluating the runs as one".to_owned())?;
+    Ok(found(&plan, evaluator.engine(), &values, penalties, |name| evaluator.rows_of(name)))
+}
+
+/// What an evaluator measured; handlers that failed are named.
+fn found<'a>(
+    plan: &Plan,
+    engine: &Engine,
+    values: &Metrics,
+    penalties: Vec<Penalties>,
+    rows_of: impl Fn(&str) -> Option<&'a [CaseRow]>,
+) -> Vec<Found> {
+    handlers::failures(engine).iter().for_each(|failure| note!("{failure}"));
+    let of = |((name, _), penalties): ((String, _), Penalties)| Found {
+        value: values.get(&name).copied().unwrap_or(f64::NAN),
+        rows: rows_of(&name).unwrap_or_default().to_vec(),
+        penalties: penalties.counts(),
+    };
+    plan.recipe.metric.list().into_iter().zip(penalties).map(of).collect()
+}
+
+/// The same of what `predict` writes: each prediction on the grid of its image, against the label
+/// as its file has it.
+pub fn on_original_grids(
+    trained: &Trained,
+    items: &[Item],
+    empty: Empty,
+    ranks: Option<&Ranks>,
+) -> Outcome<Vec<Found>> {
+    let (recipe, post) = (&trained.plan.recipe, trained.plan.post_label()?);
+    let count = recipe.metric.list().len();
+    measure_each(trained, items, empty, ranks, |item| {
+        let case = &item.case;
+        let mut image = item.sample();
+        image.values.retain(|key, _| key == "image");
+        let found = trained.segment(image, Wanted::default())?;
+        let mut labels = trained.plan.label.run_deterministic(item.sample())?;
+        let mut sample = labels.pop().ok_or_else(|| Failure::new("it has no label"))?;
+        let label = sample.take_image("label")?.to_device(&trained.plan.device);
+        if label.shape() != found.image.shape() {
+            let (label, image) = (label.shape(), found.image.shape());
+            return Err(Failure::new(format!("the label has {label:?} voxels, its image {image:?}")));
+        }
+        let spacing = label.spacing();
+        let label = Post::finish(&post, label, case).map_err(|error| Failure::new(error.to_string()))?;
+        let label: Tensor<5> = label.data.unsqueeze_dim(0);
+        let mut pred: Tensor<5> = found.image.data.unsqueeze_dim(0);
+        if found.output == Output::Labels && label.dims()[1] > 1 {
+            pred = one_hot(pred, recipe.labels.len());
+        }
+        Ok(Compared { spacing, pairs: vec![[pred, label]; count] })
+    })
+}
+
+/// A prediction and its label as each metric sees them.
+struct Compared {
+    /// Millimetres per voxel.
+    pub spacing: [f64; 3],
+    /// Prediction and label for each metric of the recipe.
+    pub pairs: Vec<[Tensor<5>; 2]>,
+}
+
+/// What one metric has of one case. JSON has no NaN, so numbers travel as their bits.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct OfCase {
+    /// The values that a table shows, row by row.
+    shown: Vec<Vec<u32>>,
+    /// The metric's own rows.
+    rows: Vec<Vec<u32>>,
+}
+
+fn to_bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    rows.iter().map(|row| row.iter().map(|value| value.to_bits()).collect()).collect()
+}
+
+fn from_bits(rows: &[Vec<u32>]) -> Vec<Vec<f32>> {
+    rows.iter().map(|row| row.iter().map(|bits| f32::from_bits(*bits)).collect()).collect()
+}
+
+/// The value of each metric of a recipe and its rows, over cases that `compare` predicts.
+fn measure_each(
+    trained: &Trained,
+    items: &[Item],
+    empty: Empty,
+    ranks: Option<&Ranks>,
+    compare: impl Fn(&Item) -> Outcome<Compared>,
+) -> Outcome<Vec<Found>> {
+    let list = trained.plan.recipe.metric.list();
+    let built = list.iter().map(|(_, config)| measuring(config, empty)).collect::<Result<Vec<_>, _>>()?;
+    let (mut metrics, penalties): (Vec<_>, Vec<_>) = built.into_iter().unzip();
+    let mut measure = || -> Outcome<Vec<(usize, Vec<OfCase>)>> {
+        let mut done = Vec::new();
+        for place in own(ranks, items.len()) {
+            let item = &items[place];
+            let case = &item.case;
+            note!("case {} of {}: {case}", place + 1, items.len());
+            let doing = || format!("case {case}");
+            let Compared { spacing, pairs } = compare(item).while_doing(doing)?;
+            let mut of_case = Vec::new();
+            for (metric, [pred, label]) in metrics.iter_mut().zip(&pairs) {
+                let before = metric.rows().len();
+                metric.update_spaced(pred, label, &[spacing]).while_doing(doing)?;
+                let new = &metric.rows()[before..];
+                let shown: Vec<Vec<f32>> = new.iter().map(|row| metric.values_of(row)).collect();
+                of_case.push(OfCase { shown: to_bits(&shown), rows: to_bits(new) });
+            }
+            done.push((place, of_case));
+        }
+        Ok(done)
+    };
+    let measured = measure();
+    let (mut done, mut counts) = (prepared(ranks, measured)?, penalties.iter().map(Penalties::counts).collect());
+    if let Some(ranks) = ranks {
+        (done, counts) = together(ranks, done, counts)?;
+        for (place, metric) in metrics.iter_mut().enumerate() {
+            metric.reset();
+            metric.merge(done.iter().flat_map(|(_, of)| from_bits(&of[place].rows)).collect())?;
+        }
+    }
+    let mut found = Vec::new();
+    for (place, (metric, penalties)) in metrics.iter().zip(counts).enumerate() {
+        let row = |case: usize, values| CaseRow { case: items[case].case.clone(), values };
+        let of = |(case, of): &(usize, Vec<OfCase>)| {
+            let case = *case;
+            from_bits(&of[place].shown).into_iter().map(move |values| row(case, values)).collect::<Vec<_>>()
+        };
+        let rows = done.iter().flat_map(of).collect();
+        found.push(Found { value: f64::from(metric.aggregate()?.scalar()), rows, penalties });
+    }
+    Ok(found)
+}
+
+/// The cases of all ranks in their order, and the sums of their counts.
+fn together(
+    ranks: &Ranks,
+    done: Vec<(usize, Vec<OfCase>)>,
+    counts: Vec<Vec<usize>>,
+) -> Outcome<(Vec<(usize, Vec<OfCase>)>, Vec<Vec<usize>>)> {
+    let (mut all, mut sums) = (Vec::new(), vec![Vec::new(); counts.len()]);
+    for (done, counts) in gathered(ranks, "the other ranks' cases", &(done, counts))? {
+        all.extend(done);
+        for (sum, counts) in sums.iter_mut().zip::<Vec<Vec<usize>>>(counts) {
+            sum.resize(counts.len().max(sum.len()), 0);
+            sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+    }
+    all.sort_by_key(|(place, _)| *place);
+    Ok((all, sums))
+}

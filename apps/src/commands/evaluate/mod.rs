@@ -1,0 +1,238 @@
+//! `hearth evaluate`.
+
+mod measure;
+mod shown;
+
+use std::path::{Path, PathBuf};
+
+use hearth_train::Ranks;
+use serde_json::json;
+
+use self::measure::{Found, on_original_grids, on_the_networks_grid};
+pub use self::shown::{Evaluated, Measured};
+use crate::commands::empty::EmptyWord;
+use crate::commands::merging::{self, MergeArgs};
+use crate::commands::opening::OpeningArgs;
+use crate::error::{Context, Failure, Outcome};
+use crate::folders;
+use crate::ranks::{RanksArgs, is_first, local_rank, prepared};
+use crate::run::outputs::Outputs;
+use crate::run::{Chosen, Trained};
+use crate::{note, out};
+
+/// Arguments of `hearth evaluate`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The folder of a run. Of several, or of a folder with fold0, fold1, ..., the merged
+    /// predictions are measured
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Further runs
+    #[arg(value_name = "RUN")]
+    pub more: Vec<PathBuf>,
+    /// How they are merged.
+    #[command(flatten)]
+    pub merge: MergeArgs,
+    /// The data set: a folder with a dataset.json, a table (.csv) of images and labels, or a folder
+    /// of DICOM
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Which network is used, and how.
+    #[command(flatten)]
+    pub opening: OpeningArgs,
+    /// Evaluate every labelled case. Without it: the cases that the run validated on, and every
+    /// labelled case of other data
+    #[arg(long)]
+    pub all: bool,
+    /// Evaluate only these cases, by name
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "all")]
+    pub cases: Vec<String>,
+    /// Where predictions and labels are compared
+    #[arg(long, value_enum, default_value_t = Grid::Network)]
+    pub grid: Grid,
+    /// What counts where the prediction or the label has no voxel of a class
+    #[arg(long, value_enum, value_name = "RULE", default_value_t = EmptyWord::Penalty)]
+    pub empty: EmptyWord,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print comma-separated values, one line per case and class
+    #[arg(long)]
+    pub csv: bool,
+    /// Also write DIR/report.json and DIR/report.csv: what --json and --csv print
+    #[arg(short = 'o', long = "out", value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Replace a report that an earlier call wrote and nobody has changed since
+    #[arg(long, requires = "out")]
+    pub overwrite: bool,
+    /// By how many ranks, each of which takes some of the cases.
+    #[command(flatten)]
+    pub ranks: RanksArgs,
+}
+
+impl Args {
+    /// The best checkpoint of a run on the cases that fit it, as the command line has it without
+    /// options.
+    pub fn new(run: &Path, data: &Path, device: &str, tune: Option<&str>) -> Self {
+        Self {
+            run: run.to_owned(),
+            more: Vec::new(),
+            merge: MergeArgs::default(),
+            data: data.to_owned(),
+            opening: OpeningArgs::new(device, tune),
+            all: false,
+            cases: Vec::new(),
+            grid: Grid::Network,
+            empty: EmptyWord::Penalty,
+            json: false,
+            csv: false,
+            out: None,
+            overwrite: false,
+            ranks: RanksArgs::default(),
+        }
+    }
+}
+
+/// Where predictions and labels are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Grid {
+    /// On the network's grid, as validation in training does
+    Network,
+    /// On the images' own grids, as `predict` writes them
+    Original,
+}
+
+/// Evaluates and prints.
+pub fn run(args: &Args) -> Outcome {
+    args.ranks.share(|ranks| of_rank(args, ranks))
+}
+
+fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    // Claimed before the work: what is in the way is said now.
+    let report = args.out.as_deref().map(|dir| Report::claim(dir, args.overwrite)).transpose();
+    let report = prepared(ranks, report)?;
+    let found = evaluate_shared(args, ranks)?;
+    if let Some(report) = report.filter(|_| is_first(ranks)) {
+        report.write(&found, args)?;
+    }
+    if args.json {
+        out!("{}", serde_json::to_string_pretty(&found.to_json())?);
+    } else if args.csv {
+        found.to_csv().iter().for_each(|line| out!("{line}"));
+    } else {
+        found.print();
+    }
+    Ok(())
+}
+
+/// The files of `--out`.
+struct Report {
+    outputs: Outputs,
+    json: PathBuf,
+    csv: PathBuf,
+}
+
+impl Report {
+    fn claim(dir: &Path, overwrite: bool) -> Outcome<Self> {
+        let mut outputs = Outputs::new("evaluate", overwrite);
+        let [json, csv] = ["report.json", "report.csv"].map(|name| dir.join(name));
+        outputs.claim(&json)?;
+        outputs.claim(&csv)?;
+        std::fs::create_dir_all(dir).while_doing(|| format!("cannot make the folder {}", dir.display()))?;
+        Ok(Self { outputs, json, csv })
+    }
+
+    fn write(&self, found: &Evaluated, args: &Args) -> Outcome {
+        let mut all = found.to_json();
+        let runs: Vec<String> = std::iter::once(&args.run).chain(&args.more).map(|r| r.display().to_string()).collect();
+        all["hearth"] = json!(env!("CARGO_PKG_VERSION"));
+        all["runs"] = json!(runs);
+        all["data"] = json!(args.data.display().to_string());
+        self.outputs.write(&self.json, serde_json::to_string_pretty(&all)? + "\n")?;
+        self.outputs.write(&self.csv, found.to_csv().join("\n") + "\n")?;
+        note!("report  {}, {}", self.json.display(), self.csv.display());
+        Ok(())
+    }
+}
+
+/// Measures a run's network.
+pub fn evaluate(args: &Args) -> Outcome<Evaluated> {
+    evaluate_shared(args, None)
+}
+
+/// What is measured, and on which cases.
+struct Opened {
+    trained: Trained,
+    chosen: Chosen,
+    checkpoint: String,
+    several: bool,
+}
+
+fn open(args: &Args, ranks: Option<&Ranks>) -> Outcome<Opened> {
+    let given: Vec<PathBuf> = std::iter::once(&args.run).chain(&args.more).cloned().collect();
+    let runs = merging::runs(&given)?;
+    let several = runs.len() > 1 || runs[0] != args.run;
+    if args.merge.given() && !several {
+        return Err(Failure::new("--mean, --vote, --staple and --weights merge runs: give several"));
+    }
+    let folders = runs.iter().map(|run| folders::open_run(run)).collect::<Result<Vec<_>, _>>()?;
+    let opening = args.opening.opening().of_rank(local_rank(ranks));
+    let trained = match several {
+        true => merging::open(&runs, &opening, &args.merge, &[])?,
+        false => Trained::open_with(&folders[0], opening)?,
+    };
+    if trained.plan.recipe.learns().generates() {
+        let what = "this run generates images, and there is no label to compare them with";
+        return Err(Failure::new(format!(
+            "{what}: look at some, hearth predict {} --count 16 -o DIR",
+            args.run.display()
+        )));
+    }
+    let chosen = Chosen::of_runs(&folders, &trained.plan, &args.data, args.all, &args.cases)?;
+    let checkpoint = match several {
+        true => format!("{} of {} runs ({})", args.opening.checkpoint, runs.len(), args.merge.words()),
+        false => trained.checkpoint.clone(),
+    };
+    if args.grid == Grid::Original && !trained.plan.recipe.output().is_map() {
+        return Err(Failure::new("--grid original compares label maps on the scanner's grid; this run predicts none"));
+    }
+    Ok(Opened { trained, chosen, checkpoint, several })
+}
+
+/// The same by several ranks, each of which has the result.
+fn evaluate_shared(args: &Args, ranks: Option<&Ranks>) -> Outcome<Evaluated> {
+    let Opened { trained, chosen, checkpoint, several } = prepared(ranks, open(args, ranks))?;
+    let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
+    let augmented = trained.augmentation.is_some();
+    let values = match args.grid {
+        Grid::Network => {
+            let files = args.run.join(if several { FOLDER_OF_SEVERAL } else { FOLDER });
+            on_the_networks_grid(trained, chosen.items, &files, args.empty.rule(), ranks)?
+        }
+        Grid::Original => on_original_grids(&trained, &chosen.items, args.empty.rule(), ranks)?,
+    };
+    let metrics = recipe.metric.list().into_iter().zip(values).map(|((name, config), found)| {
+        let Found { value, rows, penalties } = found;
+        let counted = recipe.labels.iter().skip(usize::from(!config.includes_background()));
+        let classes: Vec<String> = counted.cloned().collect();
+        let each = rows.iter().all(|row| row.values.len() == classes.len());
+        Measured {
+            kind: (*config).name(),
+            higher_is_better: config.higher_is_better(),
+            value,
+            penalised: (0..classes.len()).map(|class| penalties.get(class).copied().unwrap_or_default()).collect(),
+            classes: if each { classes } else { Vec::new() },
+            rows,
+            name,
+        }
+    });
+    let augmentation = augmented.then(|| recipe.tta.words());
+    let (grid, empty) = (args.grid, args.empty.rule());
+    Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation, cases, grid, empty })
+}
+
+/// The folder within the run's for files of handlers that listen to the evaluator.
+const FOLDER: &str = "evaluation";
+
+/// The same where several runs are measured as one, within the first folder that was given.
+const FOLDER_OF_SEVERAL: &str = "evaluation/ensemble";

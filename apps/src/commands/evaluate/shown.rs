@@ -1,0 +1,250 @@
+//! What was measured, as a table, JSON and CSV.
+
+use hearth_train::CaseRow;
+use serde_json::{Map, Value, json};
+
+use super::Grid;
+use crate::commands::metrics::PENALISED;
+use crate::out;
+use crate::recipe::metric::MEAN_DICE;
+use crate::run::Empty;
+use crate::table::csv;
+use crate::terminal::bold;
+
+/// The results.
+pub struct Evaluated {
+    /// What was measured, the key metric first.
+    pub metrics: Vec<Measured>,
+    /// Which checkpoint.
+    pub checkpoint: String,
+    /// A description of the test-time augmentation, if any.
+    pub augmentation: Option<String>,
+    /// The cases, and why these.
+    pub cases: String,
+    /// The grid of the comparison.
+    pub grid: Grid,
+    /// What a distance to nothing counts.
+    pub empty: Empty,
+}
+
+/// One metric.
+pub struct Measured {
+    /// Its name in the recipe.
+    pub name: String,
+    /// MONAI's name for it.
+    pub kind: &'static str,
+    /// Whether a higher value is better, where that is known.
+    pub higher_is_better: Option<bool>,
+    /// The value over all cases.
+    pub value: f64,
+    /// Names of the classes that count, where it has a value for each.
+    pub classes: Vec<String>,
+    /// The values of each case.
+    pub rows: Vec<CaseRow>,
+    /// Cases of each class that count the diagonal of the image in place of a distance to nothing.
+    pub penalised: Vec<usize>,
+}
+
+impl Measured {
+    /// The mean of one class over the cases that have it.
+    fn class_mean(&self, class: usize) -> f64 {
+        mean(self.rows.iter().filter_map(|row| row.values.get(class)).map(|value| f64::from(*value)))
+    }
+
+    /// Cases without a value for a class, which its mean excludes.
+    fn left_out(&self, class: usize) -> usize {
+        self.rows.iter().filter(|row| row.values.get(class).is_some_and(|value| value.is_nan())).count()
+    }
+
+    fn per_class(&self, value: impl Fn(usize) -> f64) -> Map<String, Value> {
+        self.classes.iter().enumerate().map(|(class, name)| (name.clone(), number(value(class)))).collect()
+    }
+
+    fn counts(&self, count: impl Fn(usize) -> usize) -> Map<String, Value> {
+        self.classes.iter().enumerate().map(|(class, name)| (name.clone(), json!(count(class)))).collect()
+    }
+
+    fn to_json(&self) -> Value {
+        let better = self.higher_is_better.map(|higher| if higher { "higher" } else { "lower" });
+        let per_class = self.per_class(|class| self.class_mean(class));
+        let left_out = self.counts(|class| self.left_out(class));
+        let penalised = self.counts(|class| self.penalised[class]);
+        json!({
+            "metric": self.kind, "value": number(self.value), "better": better, "per_class": per_class,
+            "left_out": left_out, "penalised": penalised,
+        })
+    }
+
+    fn row_to_json(&self, row: &CaseRow) -> Value {
+        let per_class = self.per_class(|class| row.values.get(class).map_or(f64::NAN, |value| f64::from(*value)));
+        json!({ "value": number(row_mean(row)), "per_class": per_class })
+    }
+
+    /// The values of each case, their means below.
+    fn print(&self) {
+        let width = self.rows.iter().map(|row| row.case.len()).max().unwrap_or(0).max("mean".len());
+        let heads: String = self.classes.iter().map(|name| format!("  {name:>10}")).collect();
+        out!("{}", bold(&format!("{:width$}{heads}  {:>10}", "case", "mean")));
+        for row in self.rows.iter().filter(|row| !row.values.is_empty()) {
+            let values: String =
+                self.classes.iter().zip(&row.values).map(|(_, value)| cell(f64::from(*value))).collect();
+            out!("{:width$}{values}{}", row.case, cell(row_mean(row)));
+        }
+        let means: String = (0..self.classes.len()).map(|class| cell(self.class_mean(class))).collect();
+        out!("{}", bold(&format!("{:width$}{means}{}", "mean", cell(self.value))));
+        for (class, name) in self.classes.iter().enumerate() {
+            let (left, all) = (self.left_out(class), self.rows.len());
+            if let penalised @ 1.. = self.penalised[class] {
+                out!("{name}: {penalised} of {all} cases {PENALISED}");
+            }
+            if left > 0 {
+                out!("{left} of {all} cases have no value for {name} and are excluded from its mean");
+            }
+        }
+    }
+}
+
+impl Evaluated {
+    /// What decides which checkpoint is best.
+    pub fn key_value(&self) -> f64 {
+        self.metrics.first().map_or(f64::NAN, |key| key.value)
+    }
+
+    /// The mean of each class by the key metric.
+    pub fn class_values(&self) -> Vec<(&str, f64)> {
+        let Some(key) = self.metrics.first() else { return Vec::new() };
+        key.classes.iter().enumerate().map(|(class, name)| (name.as_str(), key.class_mean(class))).collect()
+    }
+
+    /// That of one class, by its name.
+    pub fn class_value(&self, class: &str) -> Option<f64> {
+        self.class_values().into_iter().find(|(name, _)| *name == class).map(|(_, value)| value)
+    }
+
+    /// As one JSON object.
+    pub fn to_json(&self) -> Value {
+        let metrics: Map<String, Value> = self.metrics.iter().map(|one| (one.name.clone(), one.to_json())).collect();
+        let key = self.metrics.first();
+        let mut whole = json!({
+            "checkpoint": self.checkpoint, "tta": self.augmentation, "measured": self.cases, "grid": self.grid_word(),
+            "key_metric": key.map(|key| &key.name), "empty": self.empty_word(),
+            "metrics": metrics,
+        });
+        let rows = key.map_or(&[][..], |key| &key.rows);
+        let mut cases: Vec<Value> = Vec::with_capacity(rows.len());
+        for (index, row) in rows.iter().enumerate() {
+            let of = |one: &Measured| Some((one.name.clone(), one.row_to_json(one.rows.get(index)?)));
+            let metrics: Map<String, Value> = self.metrics.iter().filter_map(of).collect();
+            cases.push(json!({ "case": row.case, "metrics": metrics }));
+        }
+        // The mean Dice has its own keys, because most runs measure it.
+        if let Some(dice) = self.metrics.iter().find(|one| one.name == MEAN_DICE) {
+            whole["mean_dice"] = number(dice.value);
+            whole["per_class"] = Value::Object(dice.per_class(|class| dice.class_mean(class)));
+            for (case, row) in cases.iter_mut().zip(&dice.rows) {
+                let one = dice.row_to_json(row);
+                (case["mean_dice"], case["dice"]) = (one["value"].clone(), one["per_class"].clone());
+            }
+        }
+        whole["cases"] = Value::Array(cases);
+        whole
+    }
+
+    /// A line per case and class, a column per metric; a metric without classes has a class `all`.
+    pub fn to_csv(&self) -> Vec<String> {
+        let named = ["case", "class"].into_iter().chain(self.metrics.iter().map(|one| one.name.as_str()));
+        let mut lines = vec![csv(named)];
+        let mut classes: Vec<&str> = Vec::new();
+        for one in &self.metrics {
+            let own =
+                if one.classes.is_empty() { vec!["all"] } else { one.classes.iter().map(String::as_str).collect() };
+            classes.extend(own.into_iter().filter(|class| !classes.contains(class)).collect::<Vec<_>>());
+        }
+        let cases = self.metrics.first().map_or(&[][..], |key| &key.rows);
+        for (index, row) in cases.iter().enumerate() {
+            for class in &classes {
+                let value = |one: &Measured| -> Option<f64> {
+                    let row = one.rows.get(index)?;
+                    let place = one.classes.iter().position(|name| name == class);
+                    match place {
+                        Some(place) => row.values.get(place).map(|value| f64::from(*value)),
+                        None => (one.classes.is_empty() && *class == "all").then(|| row_mean(row)),
+                    }
+                };
+                let values = self.metrics.iter().map(|one| {
+                    value(one).filter(|value| !value.is_nan()).map_or_else(String::new, |value| value.to_string())
+                });
+                lines.push(csv([row.case.clone(), (*class).to_owned()].into_iter().chain(values)));
+            }
+        }
+        lines
+    }
+
+    fn empty_word(&self) -> &'static str {
+        match self.empty {
+            Empty::Penalty => "penalty",
+            Empty::Skip => "skip",
+            Empty::Challenge => "challenge",
+        }
+    }
+
+    fn grid_word(&self) -> &'static str {
+        match self.grid {
+            Grid::Network => "network",
+            Grid::Original => "original",
+        }
+    }
+
+    /// Prints a table for people.
+    pub fn print(&self) {
+        let augmented =
+            self.augmentation.as_ref().map_or(String::new(), |words| format!(", with test-time augmentation: {words}"));
+        let absent = "- is a class that the case does not have";
+        if let [dice] = &self.metrics[..]
+            && dice.name == MEAN_DICE
+        {
+            dice.print();
+            out!("Dice of checkpoint {}{augmented}; {absent}", self.checkpoint);
+            self.print_rule();
+            return;
+        }
+        for (index, one) in self.metrics.iter().enumerate() {
+            let better = one
+                .higher_is_better
+                .map_or("", |higher| if higher { ", higher is better" } else { ", lower is better" });
+            let key = if index == 0 { ", the key metric" } else { "" };
+            out!("{}", bold(&format!("{}: {}{key}{better}", one.name, one.kind)));
+            one.print();
+            out!("");
+        }
+        out!("checkpoint {}{augmented}; {absent}", self.checkpoint);
+        self.print_rule();
+    }
+
+    fn print_rule(&self) {
+        let grid = match self.grid {
+            Grid::Network => "on the network's grid; --grid original compares what `hearth predict` writes",
+            Grid::Original => "on the images' own grids",
+        };
+        out!("{}, {grid}", self.cases);
+    }
+}
+
+/// A number in JSON: NaN is `null`, infinite values are texts.
+fn number(value: f64) -> Value {
+    if value.is_infinite() { json!(value.to_string()) } else { json!(value) }
+}
+
+fn row_mean(row: &CaseRow) -> f64 {
+    mean(row.values.iter().map(|value| f64::from(*value)))
+}
+
+fn cell(value: f64) -> String {
+    if value.is_nan() { format!("  {:>10}", "-") } else { format!("  {value:>10.4}") }
+}
+
+/// The mean of the values that are not NaN.
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.filter(|value| !value.is_nan()).fold((0.0, 0), |(sum, n), value| (sum + value, n + 1));
+    if count == 0 { f64::NAN } else { sum / f64::from(count) }
+}
