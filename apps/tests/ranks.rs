@@ -9,49 +9,17 @@ mod common;
 #[path = "../../tests/clients.rs"]
 mod clients;
 
+#[path = "common/launchers.rs"]
+mod launchers;
+
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{TINY, errors, hearth, phantom, plugins_are_built, text, wait_until};
+use launchers::{By, launchers, path};
 use serde_json::Value;
-
-/// How ranks are started.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum By {
-    /// By `--ranks`, where there is no mpirun.
-    Threads,
-    /// By `--ranks`, through the mpirun of this name.
-    Mpirun(&'static str),
-}
-
-/// Those of this machine.
-fn launchers() -> Vec<By> {
-    let mpirun = |name: &'static str| clients::find_program(name, "the run with threads").map(|_| By::Mpirun(name));
-    [Some(By::Threads), mpirun("mpirun.openmpi"), mpirun("mpirun.mpich")].into_iter().flatten().collect()
-}
-
-/// A folder that has this launcher alone, as `mpirun`, beside what every launcher needs.
-fn path(folder: &Path, by: By) -> String {
-    let bin = folder.join(format!("bin-{by:?}").replace(['(', ')', '"', '.'], ""));
-    fs::create_dir_all(&bin).expect("a folder");
-    let rest = "/usr/bin:/bin:/usr/local/bin";
-    match by {
-        By::Threads => text(&bin),
-        By::Mpirun(name) => {
-            let link = bin.join("mpirun");
-            if !link.exists() {
-                // MPICH's looks for its helpers beside itself, so a link does not do.
-                let real = clients::find_program(name, "the run with threads").expect("it was found");
-                fs::write(&link, format!("#!/bin/sh\nexec {} \"$@\"\n", real.display())).expect("written");
-                fs::set_permissions(&link, fs::Permissions::from_mode(0o755)).expect("executable");
-            }
-            format!("{}:{rest}", text(&bin))
-        }
-    }
-}
 
 /// The tiny recipe without what depends on the other cases of a batch.
 fn recipe(folder: &Path) -> PathBuf {
@@ -187,7 +155,7 @@ fn what_ranks_cannot_do_is_said_at_once() {
     for by in launchers() {
         for (index, (more, word)) in [
             (&["--set", "transforms.6.spatial_size=[300, 16, 16]"][..], "RandCropByPosNegLabel"),
-            (&["--folds", "3"], "trained by one rank"),
+            (&["--folds", "9"], "9 folds"),
             (&["--set", "distributed.deadline=0"], "distributed.deadline"),
             (&["--set", "distributed.mode=half"], "half"),
         ]

@@ -1,0 +1,43 @@
+//! How the tests start several ranks: as threads, under Open MPI, under MPICH.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::clients;
+use super::common::text;
+
+/// How ranks are started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum By {
+    /// By `--ranks`, where there is no mpirun.
+    Threads,
+    /// By `--ranks`, through the mpirun of this name.
+    Mpirun(&'static str),
+}
+
+/// Those of this machine.
+pub fn launchers() -> Vec<By> {
+    let mpirun = |name: &'static str| clients::find_program(name, "the run with threads").map(|_| By::Mpirun(name));
+    [Some(By::Threads), mpirun("mpirun.openmpi"), mpirun("mpirun.mpich")].into_iter().flatten().collect()
+}
+
+/// A folder that has this launcher alone, as `mpirun`, beside what every launcher needs.
+pub fn path(folder: &Path, by: By) -> String {
+    let bin = folder.join(format!("bin-{by:?}").replace(['(', ')', '"', '.'], ""));
+    fs::create_dir_all(&bin).expect("a folder");
+    let rest = "/usr/bin:/bin:/usr/local/bin";
+    match by {
+        By::Threads => text(&bin),
+        By::Mpirun(name) => {
+            let link = bin.join("mpirun");
+            if !link.exists() {
+                // MPICH's looks for its helpers beside itself, so a link does not do.
+                let real = clients::find_program(name, "the run with threads").expect("it was found");
+                fs::write(&link, format!("#!/bin/sh\nexec {} \"$@\"\n", real.display())).expect("written");
+                fs::set_permissions(&link, fs::Permissions::from_mode(0o755)).expect("executable");
+            }
+            format!("{}:{rest}", text(&bin))
+        }
+    }
+}
