@@ -1,5 +1,7 @@
 //! Gradients in groups, for the all-reduce: [`Buckets`].
 
+use std::sync::Arc;
+
 /// The usual size of a bucket, 25 MiB: large enough for the bandwidth of the network, small enough
 /// that the first is reduced while backward computes the rest.
 pub const BUCKET_BYTES: usize = 25 << 20;
@@ -88,10 +90,10 @@ impl Buckets {
     }
 
     /// Begins a step.
-    pub fn fill(&self) -> Filling<'_> {
+    pub fn fill(self: Arc<Self>) -> Filling {
         let missing = self.buckets.iter().map(|bucket| bucket.parameters.len()).collect();
         let values = self.buckets.iter().map(|_| Vec::new()).collect();
-        Filling { buckets: self, values, missing, arrived: vec![false; self.lengths.len()], next: 0 }
+        Filling { buckets: Arc::clone(&self), values, missing, arrived: vec![false; self.lengths.len()], next: 0 }
     }
 
     fn place(&self, values: &mut [f32], parameter: usize, gradient: &[f32]) -> Result<(), FillingError> {
@@ -107,8 +109,8 @@ impl Buckets {
 /// The gradients of one step, as they arrive. Buckets are released in their order, because all ranks
 /// must reduce them in the same order.
 #[derive(Debug)]
-pub struct Filling<'a> {
-    buckets: &'a Buckets,
+pub struct Filling {
+    buckets: Arc<Buckets>,
     values: Vec<Vec<f32>>,
     missing: Vec<usize>,
     arrived: Vec<bool>,
@@ -144,7 +146,7 @@ pub enum FillingError {
     },
 }
 
-impl Filling<'_> {
+impl Filling {
     /// Takes the gradient of a parameter, and gives the buckets that can be reduced now: their
     /// numbers and values.
     ///
@@ -163,6 +165,11 @@ impl Filling<'_> {
         self.missing[bucket] -= 1;
         let ready = self.missing[self.next..].iter().take_while(|missing| **missing == 0).count();
         Ok(self.release(ready))
+    }
+
+    /// Whether the gradient of a parameter came.
+    pub fn has(&self, parameter: usize) -> bool {
+        self.arrived.get(parameter).copied().unwrap_or_default()
     }
 
     /// The buckets that were not released. Gradients that did not arrive are zeros.
@@ -203,8 +210,8 @@ mod tests {
 
     #[test]
     fn gradients_that_do_not_belong_are_refused() {
-        let buckets = Buckets::new(&[2, 1], 4);
-        let mut filling = buckets.fill();
+        let buckets = Arc::new(Buckets::new(&[2, 1], 4));
+        let mut filling = Arc::clone(&buckets).fill();
         assert_eq!(filling.arrive(0, &[1.0, 2.0]), Ok(vec![]), "bucket 0, of parameter 1, goes first");
         assert_eq!(filling.arrive(0, &[1.0, 2.0]), Err(FillingError::Twice { parameter: 0 }));
         assert_eq!(filling.arrive(1, &[]), Err(FillingError::Length { parameter: 1, got: 0, expected: 1 }));
@@ -224,7 +231,7 @@ mod tests {
             turns in prop::collection::vec(any::<prop::sample::Index>(), 20),
             arriving in 0_usize..=20,
         ) {
-            let buckets = Buckets::new(&lengths, limit);
+            let buckets = Arc::new(Buckets::new(&lengths, limit));
             for bucket in buckets.buckets() {
                 prop_assert!(bucket.len * 4 <= limit || bucket.parameters.iter().filter(|p| lengths[**p] > 0).count() == 1);
                 prop_assert_eq!(bucket.len, bucket.parameters.iter().map(|p| lengths[*p]).sum::<usize>());
@@ -236,7 +243,7 @@ mod tests {
                 order.swap(i, turn.index(lengths.len()));
             }
             order.truncate(arriving);
-            let mut filling = buckets.fill();
+            let mut filling = Arc::clone(&buckets).fill();
             let mut released = Vec::new();
             for parameter in &order {
                 released.extend(filling.arrive(*parameter, &gradients[*parameter]).expect("it belongs"));

@@ -14,6 +14,7 @@
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
 //! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
 //! - [`recompute`]: a block's inner values are recomputed in the backward pass instead of kept.
+//! - [`watch`]: a gradient is seen while the backward pass goes on.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation
 //!   behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, to which the previous two
@@ -79,6 +80,7 @@ mod totals;
 mod tune;
 mod tuning;
 pub mod update;
+mod watch;
 
 pub use blend::add_window;
 pub use cast::cast;
@@ -93,3 +95,4 @@ pub use switch::{use_kernels, uses_kernels};
 pub use threads::join_thread_pool;
 pub use tune::Tune;
 pub use tuning::{Tuning, TuningClock};
+pub use watch::watch;

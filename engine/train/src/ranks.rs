@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hearth_distributed::{AllReduce, At, CommError, Communicator, DEADLINE, Share};
+use hearth_distributed::{AllReduce, At, BUCKET_BYTES, CommError, Communicator, DEADLINE, Share};
 use hearth_engine::{BoxError, State, Wants};
 use hearth_nn::networks::Network;
 use hearth_nn::weights::{self, WeightsError};
@@ -17,6 +17,8 @@ pub struct Ranks {
     communicator: Arc<dyn Communicator>,
     /// How gradients are added.
     pub how: AllReduce,
+    /// The most bytes of gradients that travel together.
+    pub bucket_bytes: usize,
     /// How long one rank waits for the others before it ends with an error that names them.
     pub deadline: Duration,
 }
@@ -67,9 +69,10 @@ pub enum RanksError {
 }
 
 impl Ranks {
-    /// Ranks that add gradients in order of rank, as f32, and wait for five minutes.
+    /// Ranks that add gradients in order of rank, as f32, in buckets of 25 MiB, and wait for five
+    /// minutes.
     pub fn new(communicator: Arc<dyn Communicator>) -> Self {
-        Self { communicator, how: AllReduce::default(), deadline: DEADLINE }
+        Self { communicator, how: AllReduce::default(), bucket_bytes: BUCKET_BYTES, deadline: DEADLINE }
     }
 
     /// This rank, from 0.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use burn::tensor::Device;
 use common::{Balls, loss};
 use hearth_data::{Batch, DataError};
-use hearth_distributed::{Share, threads};
+use hearth_distributed::{BUCKET_BYTES, Share, threads};
 use hearth_engine::{Context, Event, Handler, HandlerError, Metrics, RunEnd, When};
 use hearth_nn::metrics::DiceMetric;
 use hearth_nn::networks::{UNet, UNetConfig};
@@ -135,6 +135,8 @@ fn together(world: usize, optimizer: &OptimizerConfig, ends: impl Fn(usize) -> u
         let rank = hearth_distributed::Communicator::rank(&communicator);
         let mut ranks = Ranks::new(Arc::new(communicator));
         ranks.deadline = Duration::from_secs(60);
+        // All gradients together, some, each on its own.
+        ranks.bucket_bytes = [BUCKET_BYTES, 400, 0][world / 3];
         train(Some(ranks), optimizer, ends(rank))
     })
 }

@@ -1,9 +1,11 @@
 //! Gradients by parameter path.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::Tensor;
+use hearth_kernels::watch;
 
 use crate::named::PathStack;
 
@@ -37,6 +39,38 @@ impl ModuleVisitor for Collect<'_> {
     }
 }
 
+/// What is called with the path and the flat gradient of a parameter.
+pub type SeeGradient = Arc<dyn Fn(&str, Tensor<1>) + Send + Sync>;
+
+struct Watch {
+    path: PathStack,
+    see: SeeGradient,
+}
+
+impl ModuleMapper for Watch {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.path.enter(name, container);
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.path.exit(container);
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (see, path) = (Arc::clone(&self.see), self.path.path());
+        let (id, value, mapper) = param.consume();
+        let value = if value.is_require_grad() { watch(value, move |gradient| see(&path, gradient)) } else { value };
+        Param::from_mapped_value(id, value, mapper)
+    }
+}
+
+/// The same network, for one forward pass: `see` is called with the gradient of each parameter as
+/// soon as the backward pass has all of it. The gradients are those of `network` itself, from which
+/// [`Gradients::of`] takes them.
+pub fn watch_gradients<N: Module>(network: N, see: SeeGradient) -> N {
+    network.map(&mut Watch { path: PathStack::default(), see })
+}
+
 impl Gradients {
     /// Back-propagates a loss and takes the gradients of the network's parameters. Consumes the
     /// loss's graph.
@@ -66,7 +100,7 @@ impl Gradients {
     }
 
     /// Paths and gradients, sorted by path.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor<1>)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Tensor<1>)> {
         self.0.iter().map(|(path, gradient)| (path.as_str(), gradient))
     }
 

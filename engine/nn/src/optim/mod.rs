@@ -18,7 +18,7 @@ mod sgd;
 pub use adam::{Adam, AdamConfig, AdamWConfig};
 pub use clip::GradientClip;
 pub use config::{OptimizerConfig, OptimizerSpec};
-pub use gradients::Gradients;
+pub use gradients::{Gradients, SeeGradient, watch_gradients};
 pub use group::ParameterGroup;
 pub use novograd::{Novograd, NovogradConfig};
 pub use optimizer::Optimizer;

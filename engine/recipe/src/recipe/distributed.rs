@@ -6,6 +6,8 @@ use hearth_registry::Fault;
 use hearth_train::{Ranks, distributed};
 use serde::{Deserialize, Serialize};
 
+const MIB: f64 = (1 << 20) as f64;
+
 /// How several ranks train together. One rank ignores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -17,6 +19,9 @@ pub struct Distributed {
     /// In which order they are added: `rank`, the same on any machine, or `any`, as the MPI library
     /// likes.
     pub order: distributed::Order,
+    /// The most MiB of gradients that travel together: the first of them while the backward pass
+    /// computes the rest.
+    pub bucket_mib: f64,
     /// Seconds that a rank waits for the others before it ends with an error that names them.
     pub deadline: f64,
 }
@@ -36,8 +41,13 @@ pub enum Mode {
 
 impl Default for Distributed {
     fn default() -> Self {
-        let deadline = distributed::DEADLINE.as_secs_f64();
-        Self { mode: Mode::default(), wire: Default::default(), order: Default::default(), deadline }
+        Self {
+            mode: Mode::default(),
+            wire: Default::default(),
+            order: Default::default(),
+            bucket_mib: distributed::BUCKET_BYTES as f64 / MIB,
+            deadline: distributed::DEADLINE.as_secs_f64(),
+        }
     }
 }
 
@@ -52,6 +62,10 @@ impl Distributed {
     /// # Errors
     /// The first key that is invalid.
     pub fn check(&self) -> Result<(), Fault> {
+        if !(0.0..=1024.0).contains(&self.bucket_mib) {
+            let what = format!("{} MiB; expected 0 (each gradient on its own) to 1024", self.bucket_mib);
+            return Err(Fault::at("distributed.bucket_mib", what));
+        }
         // A day is longer than anybody waits, and less than what a clock can add.
         if (0.1..=86_400.0).contains(&self.deadline) {
             return Ok(());
@@ -63,6 +77,7 @@ impl Distributed {
     /// These ranks, as the table says.
     pub fn apply(&self, mut ranks: Ranks) -> Ranks {
         ranks.how = distributed::AllReduce { wire: self.wire, order: self.order };
+        ranks.bucket_bytes = (self.bucket_mib * MIB) as usize;
         ranks.deadline = Duration::from_secs_f64(self.deadline);
         ranks
     }

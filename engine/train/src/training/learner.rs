@@ -36,6 +36,7 @@ pub(crate) struct Learner<N> {
     pub pending: Option<(Gradients, u64)>,
     clip: Option<GradientClip>,
     pub reducer: Option<Reducer>,
+    on_processor: bool,
 }
 
 impl<N: Network> Learner<N> {
@@ -59,11 +60,24 @@ impl<N: Network> Learner<N> {
             pending: None,
             clip: how.clip,
             reducer: how.ranks.cloned().map(Reducer::new),
+            on_processor: device == Device::flex(),
         })
     }
 
     pub fn network(&self) -> Result<&N, StepError> {
         self.network.as_ref().ok_or(StepError::NoNetwork)
+    }
+
+    /// The network of several ranks for a forward pass whose gradients are sent while the backward
+    /// pass goes on: where each batch is a step, and a gradient can be read as it comes. A card
+    /// would have to wait for each of them.
+    pub fn watched(&self, accumulate: u64) -> Result<Option<N>, StepError> {
+        match &self.reducer {
+            Some(reducer) if accumulate == 1 && self.scaler.is_none() && self.on_processor => {
+                Ok(Some(reducer.watch(self.network()?.clone())))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The gradients of a loss of the present batch.

@@ -1,15 +1,19 @@
 //! Gradients of all ranks become their mean: [`Reducer`].
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use hearth_distributed::{BUCKET_BYTES, Buckets};
+use hearth_distributed::{Buckets, Filling, FillingError, Pending};
 use hearth_engine::BoxError;
-use hearth_nn::optim::Gradients;
+use hearth_nn::networks::Network;
+use hearth_nn::optim::{Gradients, watch_gradients};
+use serde::{Deserialize, Serialize};
 
 use crate::ranks::Ranks;
 
-/// Reduces the gradients of a step, in buckets of about 25 MiB that travel while the next is copied.
+/// Reduces the gradients of a step, in buckets. One travels as soon as it is
+/// full, while the backward pass computes the next, where the pass is [watched](Reducer::watch).
 #[derive(Clone, Debug)]
 pub(crate) struct Reducer {
     pub ranks: Ranks,
@@ -17,61 +21,315 @@ pub(crate) struct Reducer {
     pub loss: Option<f32>,
     /// The mean of the ranks' losses, of the last step.
     pub mean_loss: Option<f64>,
-    /// How the gradients of the last step were grouped: nearly always as those of this one.
-    grouped: Option<Grouped>,
+    /// The parameters that had a gradient so far, on any rank.
+    order: Option<Arc<Order>>,
+    /// What came of the present backward pass.
+    flight: Arc<Mutex<Flight>>,
     steps: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Grouped {
-    lengths: Vec<usize>,
-    buckets: Buckets,
+/// The parameters in the order in which the backward pass of rank 0 yields their gradients, and
+/// their buckets. What is no gradient follows behind them, as if it were one more: the loss, how many
+/// gradients are of other parameters, and for each parameter whether it has one.
+#[derive(Debug)]
+struct Order {
+    parameters: Vec<Parameter>,
+    places: BTreeMap<String, usize>,
+    buckets: Arc<Buckets>,
 }
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Parameter {
+    path: String,
+    length: usize,
+}
+
+/// Values of the last bucket before those of each parameter.
+const FACTS: usize = 2;
+
+impl Order {
+    /// Of parameters by rank: those that only later ranks have follow behind the others.
+    fn new(of_ranks: impl IntoIterator<Item = Parameter>, bucket_bytes: usize) -> Arc<Self> {
+        let (mut parameters, mut places) = (Vec::new(), BTreeMap::new());
+        for parameter in of_ranks {
+            if !places.contains_key(&parameter.path) {
+                places.insert(parameter.path.clone(), parameters.len());
+                parameters.push(parameter);
+            }
+        }
+        let lengths: Vec<usize> = parameters.iter().map(|of| of.length).chain([FACTS + parameters.len()]).collect();
+        let order: Vec<usize> = (0..lengths.len()).collect();
+        let buckets = Arc::new(Buckets::in_order(&lengths, &order, bucket_bytes));
+        Arc::new(Self { parameters, places, buckets })
+    }
+}
+
+/// The gradients of one backward pass as they come, and those that travel.
+#[derive(Debug, Default)]
+struct Flight {
+    /// In which order they came, where none is known yet.
+    came: Vec<String>,
+    filling: Option<(Arc<Order>, Filling)>,
+    travelling: Vec<(usize, Pending<Vec<f32>>)>,
+    /// What went wrong while the pass could not be stopped.
+    fault: Option<String>,
+}
+
+impl Flight {
+    fn arrive(&mut self, path: &str, values: &[f32], ranks: &Ranks, step: u64) -> Result<(), FillingError> {
+        let Some((order, filling)) = &mut self.filling else {
+            self.came.push(path.to_owned());
+            return Ok(());
+        };
+        // One that is not known is left to the end of the step, like those of a pass that is not watched.
+        let Some(place) = order.places.get(path) else { return Ok(()) };
+        let full = filling.arrive(*place, values)?;
+        self.send(full, ranks, step);
+        Ok(())
+    }
+
+    fn send(&mut self, buckets: Vec<(usize, Vec<f32>)>, ranks: &Ranks, step: u64) {
+        for (number, values) in buckets {
+            let at = ranks.at(GRADIENTS, step);
+            self.travelling.push((number, ranks.communicator().start_all_reduce(values, ranks.how, &at)));
+        }
+    }
+}
+
+/// The phase in which ranks wait for gradients.
+const GRADIENTS: &str = "gradients";
 
 impl Reducer {
     pub fn new(ranks: Ranks) -> Self {
-        Self { ranks, loss: None, mean_loss: None, grouped: None, steps: 0 }
+        Self { ranks, loss: None, mean_loss: None, order: None, flight: Arc::default(), steps: 0 }
+    }
+
+    /// The network for one forward pass, whose gradients travel while the backward pass goes on.
+    pub fn watch<N: Network>(&self, network: N) -> N {
+        let mut flight = self.flight();
+        *flight = Flight::default();
+        flight.filling = self.order.as_ref().map(|order| (Arc::clone(order), Arc::clone(&order.buckets).fill()));
+        let (shared, ranks, step) = (Arc::clone(&self.flight), self.ranks.clone(), self.steps);
+        let see = move |path: &str, gradient: Tensor<1>| {
+            let mut flight = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let arrived = values_of(path, gradient)
+                .and_then(|values| flight.arrive(path, &values, &ranks, step).map_err(|why| format!("{path}: {why}")));
+            if let Err(why) = arrived {
+                flight.fault.get_or_insert(why);
+            }
+        };
+        watch_gradients(network, Arc::new(see))
+    }
+
+    fn flight(&self) -> std::sync::MutexGuard<'_, Flight> {
+        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The mean over the ranks, on the device of each gradient. That of the losses comes with it.
     pub fn mean(&mut self, gradients: &Gradients) -> Result<Gradients, BoxError> {
-        let mut own: Vec<(&str, Device, Vec<f32>)> = Vec::with_capacity(gradients.len());
-        for (path, gradient) in gradients.iter() {
-            let values = gradient.clone().into_data().convert::<f32>().try_into_vec::<f32>();
-            let values = values.map_err(|why| format!("the gradient of {path} cannot be read: {why:?}"))?;
-            own.push((path, gradient.device(), values));
+        let mut flight = std::mem::take(&mut *self.flight());
+        if let Some(fault) = flight.fault.take() {
+            return Err(format!("a gradient cannot be sent: {fault}").into());
         }
-        // Behind all gradients, as if it were one.
-        let loss = [self.loss.take().unwrap_or(f32::NAN)];
-        let lengths: Vec<usize> = own.iter().map(|(.., values)| values.len()).chain([loss.len()]).collect();
-        let gradient = |parameter: usize| own.get(parameter).map_or(&loss[..], |(_, _, values)| &values[..]);
-        if self.grouped.as_ref().is_none_or(|grouped| grouped.lengths != lengths) {
-            let buckets = Buckets::new(&lengths, BUCKET_BYTES);
-            self.grouped = Some(Grouped { lengths, buckets });
-        }
-        let Some(Grouped { buckets, .. }) = &self.grouped else { return Ok(gradients.clone()) };
-        let communicator = self.ranks.communicator();
-        let at = self.ranks.at("gradients", self.steps);
-        let mut pending = Vec::new();
-        for number in 0..buckets.buckets().len() {
-            let values = buckets.flatten(number, |parameter| Some(gradient(parameter)))?;
-            pending.push(communicator.start_all_reduce(values, self.ranks.how, &at));
-        }
-        let share = 1.0 / self.ranks.world() as f32;
-        let mut reduced = BTreeMap::new();
-        for (number, pending) in pending.into_iter().enumerate() {
-            let values = pending.wait()?;
-            for (parameter, values) in buckets.unflatten(number, &values) {
-                let mean: Vec<f32> = values.iter().map(|sum| sum * share).collect();
-                let Some((path, device, _)) = own.get(parameter) else {
-                    self.mean_loss = mean.first().map(|mean| f64::from(*mean));
-                    continue;
-                };
-                let length = mean.len();
-                reduced.insert((*path).to_owned(), Tensor::<1>::from_data(TensorData::new(mean, [length]), device));
+        let order = match &self.order {
+            Some(order) => Arc::clone(order),
+            None => {
+                let order = self.agree(gradients, &flight.came)?;
+                Arc::clone(self.order.insert(order))
             }
+        };
+        let filling = flight.filling.take().filter(|(of, _)| Arc::ptr_eq(of, &order));
+        flight.filling = Some(filling.unwrap_or_else(|| (Arc::clone(&order), Arc::clone(&order.buckets).fill())));
+        let mut facts = vec![self.loss.take().unwrap_or(f32::NAN), 0.0];
+        facts.resize(FACTS + order.parameters.len(), 0.0);
+        let mut others = Vec::new();
+        for (path, gradient) in gradients.iter() {
+            let Some(place) = order.places.get(path) else {
+                others.push((path, gradient));
+                continue;
+            };
+            facts[FACTS + place] = 1.0;
+            let came = flight.filling.as_ref().is_some_and(|(_, filling)| filling.has(*place));
+            if !came {
+                flight.arrive(path, &values_of(path, gradient.clone())?, &self.ranks, self.steps)?;
+            }
+        }
+        facts[1] = others.len() as f32;
+        if let Some((_, mut filling)) = flight.filling.take() {
+            let full = filling.arrive(order.parameters.len(), &facts)?;
+            flight.send(full, &self.ranks, self.steps);
+            flight.send(filling.rest(), &self.ranks, self.steps);
+        }
+        let (mut reduced, facts) = self.land(&order, flight.travelling, gradients)?;
+        self.mean_loss = facts.first().map(|loss| f64::from(*loss));
+        // Where no rank has one, there is none to step with.
+        for (parameter, there) in order.parameters.iter().zip(&facts[FACTS..]) {
+            if *there == 0.0 {
+                reduced.remove(&parameter.path);
+            }
+        }
+        if facts[1] > 0.0 {
+            self.late(&order, gradients, &mut reduced)?;
         }
         self.steps += 1;
         Ok(Gradients::from_map(reduced))
+    }
+
+    /// The order of rank 0, and what else other ranks have.
+    fn agree(&self, gradients: &Gradients, came: &[String]) -> Result<Arc<Order>, BoxError> {
+        let length = |path: &str| gradients.get(path).map_or(0, |gradient| gradient.dims()[0]);
+        let others = gradients.iter().map(|(path, _)| path).rev().filter(|path| !came.iter().any(|c| c == path));
+        let own: Vec<Parameter> = came
+            .iter()
+            .map(String::as_str)
+            .chain(others)
+            .map(|path| Parameter { path: path.to_owned(), length: length(path) })
+            .collect();
+        let all: Vec<Vec<Parameter>> = self.ranks.gather(&own, "the order of gradients", self.steps)?;
+        Ok(Order::new(all.into_iter().flatten(), self.ranks.bucket_bytes))
+    }
+
+    /// Waits for buckets: the means by path, and those of the facts.
+    fn land(
+        &self,
+        order: &Order,
+        travelling: Vec<(usize, Pending<Vec<f32>>)>,
+        gradients: &Gradients,
+    ) -> Result<(BTreeMap<String, Tensor<1>>, Vec<f32>), BoxError> {
+        let share = 1.0 / self.ranks.world() as f32;
+        // A parameter that has no gradient here has one elsewhere, on a device like that of the others.
+        let device: Option<Device> = gradients.iter().next().map(|(_, gradient)| gradient.device());
+        let (mut reduced, mut facts) = (BTreeMap::new(), Vec::new());
+        for (number, pending) in travelling {
+            let values = pending.wait()?;
+            for (place, values) in order.buckets.unflatten(number, &values) {
+                let mean: Vec<f32> = values.iter().map(|sum| sum * share).collect();
+                let Some(parameter) = order.parameters.get(place) else {
+                    facts = mean;
+                    continue;
+                };
+                let of = gradients.get(&parameter.path).map(Tensor::device).or_else(|| device.clone());
+                let mean = TensorData::new(mean, [parameter.length]);
+                reduced.insert(parameter.path.clone(), Tensor::<1>::from_data(mean, &of.unwrap_or_default()));
+            }
+        }
+        Ok((reduced, facts))
+    }
+
+    /// Some rank has gradients of parameters that had none so far: they travel now, and are known
+    /// from the next step on.
+    fn late(
+        &mut self,
+        order: &Order,
+        gradients: &Gradients,
+        reduced: &mut BTreeMap<String, Tensor<1>>,
+    ) -> Result<(), BoxError> {
+        let known = |path: &str| order.places.contains_key(path);
+        let new = gradients.iter().filter(|(path, _)| !known(path));
+        let own: Vec<Parameter> =
+            new.map(|(path, gradient)| Parameter { path: path.to_owned(), length: gradient.dims()[0] }).collect();
+        let all: Vec<Vec<Parameter>> = self.ranks.gather(&own, "new gradients", self.steps)?;
+        let late = Order::new(all.into_iter().flatten(), self.ranks.bucket_bytes);
+        let mut flight =
+            Flight { filling: Some((Arc::clone(&late), Arc::clone(&late.buckets).fill())), ..Flight::default() };
+        for parameter in &own {
+            if let Some(gradient) = gradients.get(&parameter.path) {
+                let values = values_of(&parameter.path, gradient.clone())?;
+                flight.arrive(&parameter.path, &values, &self.ranks, self.steps)?;
+            }
+        }
+        if let Some((_, filling)) = flight.filling.take() {
+            flight.send(filling.rest(), &self.ranks, self.steps);
+        }
+        reduced.extend(self.land(&late, flight.travelling, gradients)?.0);
+        self.order =
+            Some(Order::new(order.parameters.iter().chain(&late.parameters).cloned(), self.ranks.bucket_bytes));
+        Ok(())
+    }
+}
+
+fn values_of(path: &str, gradient: Tensor<1>) -> Result<Vec<f32>, String> {
+    let values = gradient.into_data().convert::<f32>().try_into_vec::<f32>();
+    values.map_err(|why| format!("the gradient of {path} cannot be read: {why:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use burn::tensor::Device;
+    use hearth_distributed::{Communicator, threads};
+    use hearth_nn::networks::UNetConfig;
+
+    use super::*;
+
+    fn gradients(of: &[(&str, &[f32])]) -> Gradients {
+        let tensor = |values: &[f32]| Tensor::<1>::from_floats(values, &Device::flex());
+        Gradients::from_map(of.iter().map(|(path, values)| ((*path).to_owned(), tensor(values))).collect())
+    }
+
+    fn read(gradients: &Gradients) -> Vec<(String, Vec<f32>)> {
+        gradients.iter().map(|(path, g)| (path.to_owned(), values_of(path, g.clone()).expect("values"))).collect()
+    }
+
+    fn on_ranks<T: Send>(count: usize, work: impl Fn(usize, &mut Reducer) -> T + Sync) -> Vec<T> {
+        threads::run(count, |communicator| {
+            let rank = communicator.rank();
+            let mut ranks = Ranks::new(Arc::new(communicator));
+            (ranks.deadline, ranks.bucket_bytes) = (Duration::from_secs(20), 8);
+            work(rank, &mut Reducer::new(ranks))
+        })
+    }
+
+    /// A gradient that one rank lacks counts as zeros; one that all lack is none; one that appears
+    /// later is known from then on.
+    #[test]
+    fn ranks_may_have_gradients_of_different_parameters() {
+        let found = on_ranks(2, |rank, reducer| {
+            let steps: [[&[(&str, &[f32])]; 3]; 2] = [
+                [&[("a", &[2.0, 4.0])], &[("a", &[1.0, 1.0]), ("c", &[6.0])], &[("b", &[8.0])]],
+                [&[("a", &[0.0, 2.0]), ("b", &[4.0])], &[("a", &[3.0, 1.0])], &[("c", &[2.0])]],
+            ];
+            steps[rank].map(|own| read(&reducer.mean(&gradients(own)).expect("a mean")))
+        });
+        let expected: [&[(&str, &[f32])]; 3] = [
+            &[("a", &[1.0, 3.0]), ("b", &[2.0])],
+            &[("a", &[2.0, 1.0]), ("c", &[3.0])],
+            &[("b", &[4.0]), ("c", &[1.0])],
+        ];
+        for of_rank in found {
+            for (step, expected) in of_rank.iter().zip(expected) {
+                let expected: Vec<_> = expected.iter().map(|(path, of)| ((*path).to_owned(), of.to_vec())).collect();
+                assert_eq!(*step, expected);
+            }
+        }
+    }
+
+    /// Buckets are under way before the backward pass has ended, and bring what they would without.
+    #[test]
+    fn gradients_travel_while_the_backward_pass_goes_on() {
+        let found = on_ranks(2, |rank, reducer| {
+            let device = Device::flex();
+            let config = UNetConfig { norm: Some("instance".into()), ..UNetConfig::new(3, 1, 2, &[4, 8], &[2]) };
+            let network = config.init(&device.clone().autodiff(), 1).expect("a network");
+            let image = Tensor::<5>::ones([1, 1, 8, 8, 8], &device) * (rank as f32 + 1.0);
+            let pass = |network: &hearth_nn::networks::UNet| network.forward(image.clone().autodiff()).sum();
+            let alone = Gradients::of(&network, &pass(&network));
+            let by_hand = reducer.mean(&alone).expect("a mean");
+            let mut under_way = Vec::new();
+            for _ in 0..2 {
+                let watched = reducer.watch(network.clone());
+                let own = Gradients::of(&network, &pass(&watched));
+                under_way.push(reducer.flight().travelling.len());
+                assert_eq!(read(&own), read(&alone), "watching changes nothing");
+                assert_eq!(read(&reducer.mean(&own).expect("a mean")), read(&by_hand));
+            }
+            (under_way, reducer.order.as_ref().map(|order| order.buckets.buckets().len()))
+        });
+        for (under_way, buckets) in found {
+            // All but the last one, behind which the loss follows.
+            let buckets = buckets.expect("an order");
+            assert!(buckets > 5 && under_way.iter().all(|count| *count >= buckets - 2), "{under_way:?} of {buckets}");
+        }
     }
 }

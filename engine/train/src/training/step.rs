@@ -67,9 +67,10 @@ impl<N: Network> Training<N> {
 
     /// The outputs in f32, with their autodiff graph.
     pub fn forward(&self, state: &State) -> Result<Outputs, BoxError> {
-        let network = self.learner.network()?;
         // A tensor under autodiff is what tells layers that they train.
         let image = self.feed.named("image")?.autodiff();
+        let watched = self.learner.watched(self.options.accumulate)?;
+        let network = watched.as_ref().map_or_else(|| self.learner.network(), Ok)?;
         // Another draw of dropout on each rank, as each item of a larger batch has its own.
         network.set_draw(state.seed ^ (u64::from(state.rank) << 32), state.iteration);
         infer_all(&*self.options.inferer, image, network).map_err(|e| self.feed.part("the forward pass", e).into())
