@@ -79,10 +79,28 @@ impl Layout for Brats {
             ));
         }
         cases.sort_by(|a, b| a.case.cmp(&b.case));
-        let mut list = CaseList { name: title(path), modalities: wanted, ..CaseList::default() };
+        let labels = labels_of(&cases);
+        let mut list = CaseList { name: title(path), modalities: wanted, labels, ..CaseList::default() };
         list.sort(cases, wants);
         Ok(list)
     }
+}
+
+/// What the labels are in the challenge that the names of all cases are of; nothing where they are
+/// of several, or of none whose labels are known.
+fn labels_of(cases: &[Item]) -> BTreeMap<u32, String> {
+    // Until 2021 label 3 was not used.
+    const UNTIL_2021: [&str; 6] = ["Brats17_", "Brats18_", "Brats19_", "BraTS19_", "BraTS20_", "BraTS2021_"];
+    // Adult gliomas, meningiomas, metastases, Africa; those of children have other labels.
+    const FROM_2023: [&str; 4] = ["BraTS-GLI-", "BraTS-MEN-", "BraTS-MET-", "BraTS-SSA-"];
+    let all = |starts: &[&str]| cases.iter().all(|item| starts.iter().any(|start| item.case.starts_with(start)));
+    let enhancing = match (all(&UNTIL_2021), all(&FROM_2023)) {
+        (true, _) => 4,
+        (_, true) => 3,
+        _ => return BTreeMap::new(),
+    };
+    let names = [(1, "necrotic core"), (2, "edema"), (enhancing, "enhancing tumor")];
+    names.map(|(label, name)| (label, name.to_owned())).into()
 }
 
 /// A folder and those below it.

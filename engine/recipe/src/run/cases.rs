@@ -33,10 +33,11 @@ impl Cases {
         let (training, validation) = split(&set, recipe).while_doing(doing)?;
         let lacks = validation.is_empty() && recipe.data.validation != Validation::None;
         if training.is_empty() || lacks {
+            let validation = toml::Value::try_from(&recipe.data.validation).map_err(RecipeError::from_error)?;
             return Err(RecipeError::new(format!(
-                "the data set {:?} has {count} labelled cases; with {:?} none are left to train or to validate: \
-                 set data.validation",
-                set.name, recipe.data.validation
+                "the data set {:?} has {count} labelled cases; with data.validation = {validation} none are left to \
+                 train or to validate: change it, or add cases",
+                set.name
             )));
         }
         Ok(Self { name: set.name, training, validation })
@@ -121,7 +122,8 @@ fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
     // A recipe that maps labels to other values decides what remains of them. Regions have no
     // background among their names.
     let known = recipe.labels.len() + usize::from(recipe.output() == Output::Regions);
-    if recipe.output().is_map() && highest >= known && !recipe.transforms.iter().any(maps_labels) {
+    let maps = recipe.learns().region_labels().is_some() || recipe.transforms.iter().any(maps_labels);
+    if recipe.output().is_map() && highest >= known && !maps {
         return Err(RecipeError::new(format!(
             "the data set {:?} has labels up to {highest}, but the recipe {:?} knows {} ({})",
             list.name,

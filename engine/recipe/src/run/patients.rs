@@ -17,7 +17,8 @@ pub(super) fn patient_in_name(case: &str) -> Option<&str> {
         return without('-');
     }
     if ["Brats17_", "Brats18_", "Brats19_", "BraTS19_"].iter().any(|start| case.starts_with(start)) {
-        return without('_');
+        // Where no more than a number follows the year, that is the patient.
+        return Some(without('_').filter(|name| name.contains('_')).unwrap_or(case));
     }
     // A case for each patient.
     if case.starts_with("BraTS20") {
@@ -76,6 +77,7 @@ mod tests {
             ("sub-01", "sub-01"),
             ("BraTS-GLI-00005-101", "BraTS-GLI-00005"),
             ("Brats18_2013_2_1", "Brats18_2013_2"),
+            ("Brats18_007", "Brats18_007"),
             ("BraTS2021_00005", "BraTS2021_00005"),
             ("LUNG1-001/3-2", "LUNG1-001"),
         ] {

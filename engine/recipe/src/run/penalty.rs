@@ -19,8 +19,8 @@ pub enum Empty {
     Penalty,
     /// No value, which means leave out, as in MONAI.
     Skip,
-    /// As in BraTS: the diagonal as with [`Empty::Penalty`], and where both are empty a distance of 0
-    /// and a Dice of 1.
+    /// As in BraTS: the diagonal as with [`Empty::Penalty`] and a Dice of 0, and where both are empty
+    /// a distance of 0 and a Dice of 1.
     Challenge,
 }
 
@@ -53,6 +53,8 @@ impl Empty {
         match (self, measures) {
             (Empty::Penalty | Empty::Challenge, Measures::Distance) if one => Some(diagonal),
             (Empty::Challenge, Measures::Distance) if both => Some(0.0),
+            // Where the label alone is empty, MONAI has no value.
+            (Empty::Challenge, Measures::Dice) if one => Some(0.0),
             (Empty::Challenge, Measures::Dice) if both => Some(1.0),
             _ => None,
         }
@@ -128,7 +130,7 @@ impl Penalised {
                 let Some(counts) = by_rule.filter(|_| self.ignored != Some(channel as i64)) else { continue };
                 *value = counts as f32;
                 any = true;
-                if one {
+                if one && self.measures == Measures::Distance {
                     self.penalties.change(|counts| {
                         counts.resize(counts.len().max(class + 1), 0);
                         counts[class] += 1;
@@ -244,7 +246,7 @@ mod tests {
         // Zero for the first class of both items, 0 and 12 mm for the second.
         assert_eq!((rows, value, penalties), (vec![vec![0.0, 0.0], vec![0.0, 12.0]], 3.0, vec![0, 1]));
         let of = |one, both| Empty::Challenge.value(Measures::Dice, one, both, 12.0);
-        assert_eq!((of(true, false), of(false, true)), (None, Some(1.0)));
+        assert_eq!((of(true, false), of(false, true)), (Some(0.0), Some(1.0)));
         assert_eq!(Empty::Penalty.value(Measures::Dice, false, true, 12.0), None);
     }
 
