@@ -15,6 +15,7 @@
 //! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
 //! - [`recompute`]: a block's inner values are recomputed in the backward pass instead of kept.
 //! - [`watch`]: a gradient is seen while the backward pass goes on.
+//! - [`exchange`]: a sum over several processes, with its gradient.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation
 //!   behind `Spacing` and `Affine`.
 //! - [`mod@separable`]: weighted sums along one axis after the other, to which the previous two
@@ -45,6 +46,7 @@ pub mod conv3d;
 mod copy;
 pub mod counter_rng;
 pub mod dropout;
+mod exchange;
 pub mod filter;
 mod flex;
 mod gelu;
@@ -84,6 +86,7 @@ mod watch;
 
 pub use blend::add_window;
 pub use cast::cast;
+pub use exchange::exchange;
 pub use gelu::gelu;
 pub use interpolate::{InterpolateMode, interpolate};
 pub use layer_norm::layer_norm;

@@ -4,12 +4,31 @@
 //! alone) and an update is visible at once, so a checkpoint taken after a step holds the values of
 //! that step.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param, ParamId,
 };
 use burn::tensor::{Device, Int, Tensor};
+
+thread_local! {
+    /// Whether clones made by this thread share the values.
+    static SHARED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work`, in which a module that is cloned and mapped shares its running statistics with the
+/// first one.
+pub(crate) fn shared<T>(work: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SHARED.set(self.0);
+        }
+    }
+    let _restore = Restore(SHARED.replace(true));
+    work()
+}
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     // The value is replaced as a whole, so a panic elsewhere never leaves it half-written.
@@ -46,6 +65,9 @@ impl Buffer {
 
 impl Clone for Buffer {
     fn clone(&self) -> Self {
+        if SHARED.get() {
+            return Buffer { id: self.id, value: Arc::clone(&self.value) };
+        }
         Self::with_id(self.id, self.value())
     }
 }
@@ -84,6 +106,9 @@ impl Module for Buffer {
     }
 
     fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
+        if SHARED.get() {
+            return self;
+        }
         let mapped = mapper.map_float(Param::initialized(self.id, self.value().set_require_grad(false)));
         let (id, value, _) = mapped.consume();
         Self::with_id(id, value)
@@ -135,6 +160,9 @@ impl Counter {
 
 impl Clone for Counter {
     fn clone(&self) -> Self {
+        if SHARED.get() {
+            return Counter { id: self.id, device: self.device.clone(), count: Arc::clone(&self.count) };
+        }
         Counter { id: self.id, device: self.device.clone(), count: Arc::new(Mutex::new(self.get())) }
     }
 }
@@ -169,6 +197,9 @@ impl Module for Counter {
     }
 
     fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
+        if SHARED.get() {
+            return self;
+        }
         let (id, value, _) = mapper.map_int(self.param()).consume();
         let count = value.into_data().iter::<i64>().next().unwrap_or_default();
         Counter { id, device: self.device, count: Arc::new(Mutex::new(count)) }

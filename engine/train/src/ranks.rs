@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hearth_distributed::{AllReduce, At, BUCKET_BYTES, CommError, Communicator, DEADLINE, Share};
 use hearth_engine::{BoxError, State, Wants};
+use hearth_nn::layers::SyncedNorms;
 use hearth_nn::networks::Network;
 use hearth_nn::weights::{self, WeightsError};
 use serde::Serialize;
@@ -19,6 +20,9 @@ pub struct Ranks {
     pub how: AllReduce,
     /// The most bytes of gradients that travel together.
     pub bucket_bytes: usize,
+    /// Whether every batch norm has the statistics of all ranks' batches, and not only those named
+    /// `syncbatch`.
+    pub sync_batch_norm: bool,
     /// How long one rank waits for the others before it ends with an error that names them.
     pub deadline: Duration,
 }
@@ -72,7 +76,13 @@ impl Ranks {
     /// Ranks that add gradients in order of rank, as f32, in buckets of 25 MiB, and wait for five
     /// minutes.
     pub fn new(communicator: Arc<dyn Communicator>) -> Self {
-        Self { communicator, how: AllReduce::default(), bucket_bytes: BUCKET_BYTES, deadline: DEADLINE }
+        Self {
+            communicator,
+            how: AllReduce::default(),
+            bucket_bytes: BUCKET_BYTES,
+            sync_batch_norm: false,
+            deadline: DEADLINE,
+        }
     }
 
     /// This rank, from 0.
@@ -115,6 +125,25 @@ impl Ranks {
         let parts = self.communicator.all_gather(own, &self.at(phase, step))?;
         let read = |(rank, part): (usize, &Vec<u8>)| serde_json::from_slice(part).map_err(|why| unread(rank, why));
         parts.iter().enumerate().map(read).collect()
+    }
+
+    /// How batch norms of one step reach those of the other ranks.
+    pub(crate) fn norms(&self, step: u64) -> Arc<SyncedNorms> {
+        let ranks = self.clone();
+        SyncedNorms::new(self.sync_batch_norm, move |name, values| {
+            let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
+            // A rank that is at another layer would add what does not belong together.
+            let all = ranks.gather(&(name.to_owned(), bits), "statistics of batch norms", step);
+            let mut sums = vec![0.0_f64; values.len()];
+            for (rank, (theirs, bits)) in all.map_err(|why| why.to_string())?.into_iter().enumerate() {
+                if theirs != name || bits.len() != sums.len() {
+                    let own = ranks.rank();
+                    return Err(format!("rank {rank} is at the {theirs}, rank {own} at the {name}"));
+                }
+                sums.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += f64::from(f32::from_bits(bits)));
+            }
+            Ok(sums.into_iter().map(|sum| sum as f32).collect())
+        })
     }
 
     /// What handlers of any rank want: of several reasons, that of the lowest rank.

@@ -96,8 +96,12 @@ const VALIDATION: usize = 5;
 
 /// 20 steps of 8 cases each: 5 epochs of 4. Instance norm, so that an item does not depend on others.
 fn train(ranks: Option<Ranks>, optimizer: &OptimizerConfig, ends_at: u64) -> Run {
+    train_with("instance", ranks, optimizer, ends_at)
+}
+
+fn train_with(norm: &str, ranks: Option<Ranks>, optimizer: &OptimizerConfig, ends_at: u64) -> Run {
     let (rank, world) = ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.world()));
-    let config = UNetConfig { norm: Some("instance".into()), ..UNetConfig::new(3, 1, 2, &[4, 8], &[2]) };
+    let config = UNetConfig { norm: Some(norm.into()), ..UNetConfig::new(3, 1, 2, &[4, 8], &[2]) };
     let network: UNet = config.init(&Device::flex().autodiff(), 3).unwrap();
     let mut options = TrainerOptions::new(&Device::flex());
     options.max_epochs = 5;
@@ -167,6 +171,43 @@ fn ranks_take_the_steps_of_one() {
             }
         }
     }
+}
+
+/// The values of a file of weights.
+fn values(weights: &[u8]) -> Vec<f32> {
+    let header = u64::from_le_bytes(weights[..8].try_into().unwrap()) as usize;
+    weights[8 + header..].chunks_exact(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
+}
+
+/// With the statistics of all, batches of eight are normalized alike however they are divided.
+#[test]
+fn batch_norms_have_the_statistics_of_all_ranks() {
+    let optimizer = OptimizerConfig::from(SgdConfig { momentum: 0.9, lr: 0.05, ..SgdConfig::default() });
+    let alone = train_with("batch", None, &optimizer, 0);
+    let run = |norm: &'static str, all: bool, world: usize| {
+        threads::run(world, |communicator| {
+            let mut ranks = Ranks::new(Arc::new(communicator));
+            (ranks.deadline, ranks.sync_batch_norm, ranks.bucket_bytes) = (Duration::from_secs(60), all, 400);
+            train_with(norm, Some(ranks), &optimizer, 0)
+        })
+    };
+    for (norm, all, world) in [("batch", true, 2), ("syncbatch", false, 4), ("batch", true, 8)] {
+        for run in run(norm, all, world) {
+            for (step, (own, one)) in run.losses.iter().zip(&alone.losses).enumerate() {
+                assert!((own - one).abs() < 1e-5, "{norm}, {world} ranks, step {step}: {own} and {one}");
+            }
+            let (own, one) = (values(&run.weights), values(&alone.weights));
+            let off = own.iter().zip(&one).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(
+                own.len() == one.len() && off < 1e-4,
+                "{norm}, {world} ranks: weights and statistics differ by {off}"
+            );
+        }
+    }
+    let apart = run("batch", false, 2);
+    let off = apart[0].losses.iter().zip(&alone.losses).map(|(own, one)| (own - one).abs()).fold(0.0, f64::max);
+    assert!(off > 1e-4, "batch norms of each rank's own batch train otherwise: {off}");
+    assert_ne!(apart[0].weights, apart[1].weights, "running statistics are each rank's own");
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod residual_unit;
 mod scope;
 mod sequential;
 mod spec;
+mod sync;
 mod upsample;
 
 pub use activation::{Act, PRelu, Plain};
@@ -43,6 +44,7 @@ pub use scope::Scope;
 pub use sequential::{Layer, Sequential};
 pub(crate) use spec::in_space;
 pub use spec::{Axes, LayerSpec};
+pub use sync::{SumOverRanks, SyncedNorms};
 pub(crate) use upsample::resize;
 pub use upsample::{UpSample, UpSampleOptions, UpsampleMode};
 

@@ -2,12 +2,14 @@
 //!
 //! All compute sums in f32 and return their input's type.
 
+use std::sync::Arc;
+
 use burn::module::{Flag, Module, Param};
 use burn::tensor::{DType, Tensor};
 
 use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
 
-use super::{Act, ConfigError, LayerSpec, Scope, relu};
+use super::{Act, ConfigError, LayerSpec, Scope, SyncedNorms, relu};
 use crate::cost;
 use crate::running::{Buffer, Counter};
 
@@ -49,6 +51,9 @@ pub struct BatchNorm {
     eps: f64,
     #[module(skip)]
     momentum: f64,
+    /// Whether its statistics are those of all ranks.
+    #[module(skip)]
+    synced: bool,
 }
 
 impl BatchNorm {
@@ -64,7 +69,14 @@ impl BatchNorm {
             training: Param::from_bool(true),
             eps,
             momentum,
+            synced: false,
         }
+    }
+
+    /// With the statistics of all ranks that train together (`torch.nn.SyncBatchNorm`): see
+    /// [`SyncedNorms`].
+    pub fn synced(self) -> Self {
+        Self { synced: true, ..self }
     }
 
     /// Same shape out as in.
@@ -101,10 +113,48 @@ impl BatchNorm {
     }
 
     fn forward_training(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+        if let Some(synced) = SyncedNorms::current(self.synced) {
+            return self.forward_synced(x, slope, &synced);
+        }
         let [b, _, dx, dy, dz] = x.dims();
         let result = normalize(x, affine(&self.weight, &self.bias), slope, Over::Batch, self.eps);
         let Normalized { output, mean, variance } = result;
-        let count = (b * dx * dy * dz) as f64;
+        self.follow(mean, variance, (b * dx * dy * dz) as f64);
+        output
+    }
+
+    /// The same over the batches of all ranks, which may differ in size.
+    fn forward_synced(&self, x: Tensor<5>, slope: &Slope, synced: &Arc<SyncedNorms>) -> Tensor<5> {
+        let [b, c, dx, dy, dz] = x.dims();
+        let (number, dtype) = (synced.next(), x.dtype());
+        let x = x.cast(DType::F32);
+        let by_channel = |x: Tensor<5>| x.swap_dims(0, 1).reshape([c, b * dx * dy * dz]).sum_dim(1).reshape([c]);
+        let wide = |values: Tensor<1>| values.reshape([1, c, 1, 1, 1]);
+        let own = Tensor::full([1], (b * dx * dy * dz) as f32, &x.device());
+        let sums = synced.sum(number, "mean", Tensor::cat(vec![by_channel(x.clone()), own], 0));
+        let count = sums.clone().narrow(0, c, 1);
+        let mean = sums.narrow(0, 0, c) / count.clone();
+        let centred = x - wide(mean.clone());
+        let variance = synced.sum(number, "variance", by_channel(centred.clone().square())) / count.clone();
+        let y = centred * wide((variance.clone() + self.eps).sqrt().recip());
+        let y = match affine(&self.weight, &self.bias) {
+            Some((weight, bias)) => y * wide(weight) + wide(bias),
+            None => y,
+        };
+        let y = match slope {
+            Slope::Fixed(1.0) => y,
+            Slope::Fixed(slope) => y.clone().clamp_min(0.0) + y.clamp_max(0.0) * *slope,
+            Slope::Learned(slope) => {
+                y.clone().clamp_min(0.0) + y.clamp_max(0.0) * slope.clone().reshape([1, -1, 1, 1, 1])
+            }
+        };
+        let count = count.without_autodiff().into_data().iter::<f64>().next().unwrap_or(1.0);
+        self.follow(mean.without_autodiff(), variance.without_autodiff(), count);
+        y.cast(dtype)
+    }
+
+    /// Moves the running statistics towards those of `count` values.
+    fn follow(&self, mean: Tensor<1>, variance: Tensor<1>, count: f64) {
         let unbiased = variance * (count / (count - 1.0).max(1.0));
         let follow = |buffer: &Buffer, now: Tensor<1>| {
             buffer.set(buffer.value() * (1.0 - self.momentum) + now * self.momentum);
@@ -112,7 +162,6 @@ impl BatchNorm {
         follow(&self.running_mean, mean);
         follow(&self.running_var, unbiased);
         self.num_batches_tracked.increment();
-        output
     }
 }
 
@@ -209,11 +258,12 @@ impl Norm {
     /// Builds the requested layer.
     pub fn new(scope: &Scope, spec: &LayerSpec, channels: usize) -> Result<Self, ConfigError> {
         match spec.name().as_str() {
-            "batch" | "syncbatch" => {
+            name @ ("batch" | "syncbatch") => {
                 let given = spec.arguments(&["num_features", "eps", "momentum", "affine"])?;
                 same_channels(given.count("num_features", channels)?, channels)?;
                 let (eps, momentum) = (given.number("eps", 1e-5)?, given.number("momentum", 0.1)?);
-                Ok(Norm::Batch(BatchNorm::new(scope, channels, eps, momentum, given.flag("affine", true)?)))
+                let norm = BatchNorm::new(scope, channels, eps, momentum, given.flag("affine", true)?);
+                Ok(Norm::Batch(if name == "syncbatch" { norm.synced() } else { norm }))
             }
             "instance" | "instance_nvfuser" => {
                 // Without running statistics the momentum has no effect.

@@ -8,6 +8,7 @@ use burn::tensor::Tensor;
 use hearth_kernels::watch;
 
 use crate::named::PathStack;
+use crate::running;
 
 /// The gradients of a network's parameters, by path; each flat, outside autodiff.
 ///
@@ -64,11 +65,11 @@ impl ModuleMapper for Watch {
     }
 }
 
-/// The same network, for one forward pass: `see` is called with the gradient of each parameter as
+/// The same network for one forward pass: `see` is called with the gradient of each parameter as
 /// soon as the backward pass has all of it. The gradients are those of `network` itself, from which
-/// [`Gradients::of`] takes them.
-pub fn watch_gradients<N: Module>(network: N, see: SeeGradient) -> N {
-    network.map(&mut Watch { path: PathStack::default(), see })
+/// [`Gradients::of`] takes them, and its running statistics are those of `network`, too.
+pub fn watch_gradients<N: Module>(network: &N, see: SeeGradient) -> N {
+    running::shared(|| network.clone().map(&mut Watch { path: PathStack::default(), see }))
 }
 
 impl Gradients {

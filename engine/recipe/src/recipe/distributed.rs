@@ -19,6 +19,9 @@ pub struct Distributed {
     /// In which order they are added: `rank`, the same on any machine, or `any`, as the MPI library
     /// likes.
     pub order: distributed::Order,
+    /// Whether every batch norm has the statistics of all ranks' batches, and not only those named
+    /// `syncbatch` (`torch.nn.SyncBatchNorm`).
+    pub sync_batch_norm: bool,
     /// The most MiB of gradients that travel together: the first of them while the backward pass
     /// computes the rest.
     pub bucket_mib: f64,
@@ -45,6 +48,7 @@ impl Default for Distributed {
             mode: Mode::default(),
             wire: Default::default(),
             order: Default::default(),
+            sync_batch_norm: false,
             bucket_mib: distributed::BUCKET_BYTES as f64 / MIB,
             deadline: distributed::DEADLINE.as_secs_f64(),
         }
@@ -77,6 +81,7 @@ impl Distributed {
     /// These ranks, as the table says.
     pub fn apply(&self, mut ranks: Ranks) -> Ranks {
         ranks.how = distributed::AllReduce { wire: self.wire, order: self.order };
+        ranks.sync_batch_norm = self.sync_batch_norm;
         ranks.bucket_bytes = (self.bucket_mib * MIB) as usize;
         ranks.deadline = Duration::from_secs_f64(self.deadline);
         ranks

@@ -105,7 +105,7 @@ impl Reducer {
     }
 
     /// The network for one forward pass, whose gradients travel while the backward pass goes on.
-    pub fn watch<N: Network>(&self, network: N) -> N {
+    pub fn watch<N: Network>(&self, network: &N) -> N {
         let mut flight = self.flight();
         *flight = Flight::default();
         flight.filling = self.order.as_ref().map(|order| (Arc::clone(order), Arc::clone(&order.buckets).fill()));
@@ -310,7 +310,7 @@ mod tests {
     fn gradients_travel_while_the_backward_pass_goes_on() {
         let found = on_ranks(2, |rank, reducer| {
             let device = Device::flex();
-            let config = UNetConfig { norm: Some("instance".into()), ..UNetConfig::new(3, 1, 2, &[4, 8], &[2]) };
+            let config = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).num_res_units(1).norm("batch");
             let network = config.init(&device.clone().autodiff(), 1).expect("a network");
             let image = Tensor::<5>::ones([1, 1, 8, 8, 8], &device) * (rank as f32 + 1.0);
             let pass = |network: &hearth_nn::networks::UNet| network.forward(image.clone().autodiff()).sum();
@@ -318,7 +318,7 @@ mod tests {
             let by_hand = reducer.mean(&alone).expect("a mean");
             let mut under_way = Vec::new();
             for _ in 0..2 {
-                let watched = reducer.watch(network.clone());
+                let watched = reducer.watch(&network);
                 let own = Gradients::of(&network, &pass(&watched));
                 under_way.push(reducer.flight().travelling.len());
                 assert_eq!(read(&own), read(&alone), "watching changes nothing");

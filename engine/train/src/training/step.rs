@@ -1,19 +1,20 @@
 //! One training step: the workflow behind [`SupervisedTrainer`](crate::SupervisedTrainer).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues,
     Level, Metrics, NamesOf, Snapshot, State, Wants, Workflow, Written, not_offered, trace,
 };
+use hearth_nn::layers::SyncedNorms;
 use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::Network;
 use hearth_nn::optim::Gradients;
 
 use crate::batch::feed::{Feed, Placement};
 use crate::batch::loader::Loader;
-use crate::batch::step_error::StepError;
 use crate::checkpoint::background::CheckpointWriter;
 use crate::checkpoint::trainer_files;
 use crate::evaluation::evaluators::Evaluators;
@@ -40,6 +41,8 @@ pub(crate) struct Training<N> {
     loss_value: Option<f64>,
     /// The epoch as of the last fetch.
     epoch: u64,
+    /// How batch norms of this step reach those of other ranks.
+    norms: Option<Arc<SyncedNorms>>,
 }
 
 impl<N: Network> Training<N> {
@@ -62,6 +65,7 @@ impl<N: Network> Training<N> {
             loss_tensor: None,
             loss_value: None,
             epoch: 0,
+            norms: None,
         }
     }
 
@@ -73,7 +77,18 @@ impl<N: Network> Training<N> {
         let network = watched.as_ref().map_or_else(|| self.learner.network(), Ok)?;
         // Another draw of dropout on each rank, as each item of a larger batch has its own.
         network.set_draw(state.seed ^ (u64::from(state.rank) << 32), state.iteration);
-        infer_all(&*self.options.inferer, image, network).map_err(|e| self.feed.part("the forward pass", e).into())
+        let forward = || infer_all(&*self.options.inferer, image, network);
+        let outputs = match &self.norms {
+            Some(norms) => norms.within(forward),
+            None => forward(),
+        };
+        self.check_norms()?;
+        outputs.map_err(|e| self.feed.part("the forward pass", e).into())
+    }
+
+    fn check_norms(&self) -> Result<(), BoxError> {
+        let failed = |why| format!("the batch norms of the ranks: {why}").into();
+        self.norms.as_ref().map_or(Ok(()), |norms| norms.check()).map_err(failed)
     }
 
     /// The loss `[1]` of the outputs, with what the network adds to it.
@@ -96,8 +111,10 @@ impl<N: Network> Training<N> {
         })
     }
 
-    pub fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, StepError> {
-        self.learner.backward(loss, &self.feed)
+    pub fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, BoxError> {
+        let gradients = self.learner.backward(loss, &self.feed)?;
+        self.check_norms()?;
+        Ok(gradients)
     }
 
     /// Gives this rank's loss to those that travel, so that handlers see the mean of all ranks
@@ -294,6 +311,7 @@ impl<N: Network> Workflow for Training<N> {
     }
 
     fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
+        self.norms = self.options.ranks.as_ref().map(|ranks| ranks.norms(engine.state().iteration));
         let outputs = self.forward(engine.state())?;
         if let Some(pred) = outputs.all.first() {
             self.feed.insert("pred", pred.clone())?;
