@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,6 +17,14 @@ use crate::error::{Context, Failure, Outcome};
 use crate::run::{finish, gathered, is_reported, together};
 use crate::{note, out, terminal};
 use hearth_recipe::RecipeError;
+
+/// How often ranks that failed are started again.
+pub struct Restarts<'a> {
+    /// At most so often.
+    pub most: u32,
+    /// Whether they could go on from somewhere.
+    pub may: &'a dyn Fn() -> bool,
+}
 
 /// The option that starts ranks.
 const OPTION: &str = "--ranks";
@@ -42,8 +50,13 @@ impl RanksArgs {
 
     /// Works as each of the ranks, or as the only one.
     pub fn run(self, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
+        self.run_again(Restarts { most: 0, may: &|| false }, work)
+    }
+
+    /// The same, and again where that may help.
+    pub fn run_again(self, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
         if let Some(count) = self.ranks {
-            return start(usize::from(count), work);
+            return start(usize::from(count), restarts, work);
         }
         let ranks = of_launcher()?;
         let ended = work(ranks.clone());
@@ -182,7 +195,7 @@ pub fn is_launched() -> Outcome<bool> {
 
 /// Runs `work` as each of `count` ranks on this machine: as processes of `mpirun` where it is there,
 /// which run this program with the same arguments, and as threads of this one otherwise.
-pub fn start(count: usize, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
+pub fn start(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
     if is_launched()? {
         return Err(Failure::new(format!("{OPTION} starts ranks, but a launcher has done so: remove one of the two")));
     }
@@ -190,7 +203,10 @@ pub fn start(count: usize, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Ou
         return work(None);
     }
     match find("mpirun") {
-        Some(launcher) => processes(&launcher, count),
+        Some(launcher) => processes(&launcher, count, restarts),
+        None if restarts.most > 0 => {
+            Err(Failure::new(format!("{RESTARTS} starts processes of mpirun again, and there is none on this machine")))
+        }
         None => {
             note!("no mpirun on this machine: {count} ranks as threads of one process, with one pool of threads");
             as_threads(count, work)
@@ -204,8 +220,39 @@ fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Starts this program again, `count` times. Each has its share of the cores.
-fn processes(launcher: &Path, count: usize) -> Outcome {
+/// Starts this program again, `count` times. Each has its share of the cores. Where they fail and a
+/// restart may help, they are started again and continue.
+fn processes(launcher: &Path, count: usize, restarts: Restarts<'_>) -> Outcome {
+    // Ctrl-C reaches the launcher, too, which asks the ranks to end; this process waits for that.
+    let asked = Arc::new(AtomicBool::new(false));
+    let here = Arc::clone(&asked);
+    let wait = move || {
+        if here.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    };
+    ctrlc::set_handler(wait).while_doing(|| "cannot listen for Ctrl-C")?;
+    let mut again = 0;
+    loop {
+        let status = launch(launcher, count, again > 0)?;
+        let why = match status.code() {
+            Some(0) => return Ok(()),
+            // Open MPI has an exit code of its own then.
+            _ if asked.load(Ordering::SeqCst) => return Err(Failure::interrupted()),
+            Some(130) => return Err(Failure::interrupted()),
+            Some(code) => format!("the ranks ended with exit code {code}; see above"),
+            None => format!("{} was killed: {status}", launcher.display()),
+        };
+        if again == restarts.most || !(restarts.may)() {
+            return Err(Failure::new(why));
+        }
+        again += 1;
+        note!("{why}");
+        note!("restart {again} of {}: the ranks resume from the newest checkpoint", restarts.most);
+    }
+}
+
+fn launch(launcher: &Path, count: usize, again: bool) -> Outcome<ExitStatus> {
     let doing = || format!("cannot start {}", launcher.display());
     let said = Command::new(launcher).arg("--version").output().while_doing(doing)?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -228,38 +275,28 @@ fn processes(launcher: &Path, count: usize) -> Outcome {
         command.env("RAYON_NUM_THREADS", each.to_string());
     }
     note!("{count} ranks with {each} of {cores} cores each, by {}", launcher.display());
-    command.arg(std::env::current_exe().while_doing(doing)?).args(without_option(std::env::args_os().skip(1)));
-    // Ctrl-C reaches the launcher, too, which asks the ranks to end; this process waits for that.
-    let asked = Arc::new(AtomicBool::new(false));
-    let here = Arc::clone(&asked);
-    let wait = move || {
-        if here.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
-        }
-    };
-    ctrlc::set_handler(wait).while_doing(|| "cannot listen for Ctrl-C")?;
-    let status = command.status().while_doing(doing)?;
-    match status.code() {
-        Some(0) => Ok(()),
-        // Open MPI has an exit code of its own then.
-        _ if asked.load(Ordering::SeqCst) => Err(Failure::interrupted()),
-        Some(130) => Err(Failure::interrupted()),
-        Some(code) => Err(Failure::new(format!("the ranks ended with exit code {code}; see above"))),
-        None => Err(Failure::new(format!("{} was killed: {status}", launcher.display()))),
+    command.arg(std::env::current_exe().while_doing(doing)?).args(of_ranks(std::env::args_os().skip(1)));
+    if again {
+        command.arg("--continue");
     }
+    command.status().while_doing(doing)
 }
 
-/// The arguments without `--ranks N`.
-fn without_option(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// The options that the ranks themselves are not given.
+const RESTARTS: &str = "--max-restarts";
+
+/// The arguments of each rank.
+fn of_ranks(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let (mut kept, mut value_follows) = (Vec::new(), false);
     for argument in arguments {
         if std::mem::take(&mut value_follows) {
             continue;
         }
         let text = argument.to_string_lossy();
-        if text == OPTION {
+        let own = |option: &str| text.strip_prefix(option).is_some_and(|rest| rest.starts_with('='));
+        if [OPTION, RESTARTS].contains(&&*text) {
             value_follows = true;
-        } else if !text.starts_with("--ranks=") {
+        } else if ![OPTION, RESTARTS].into_iter().any(own) {
             kept.push(argument);
         }
     }
@@ -283,12 +320,13 @@ mod tests {
     #[test]
     fn ranks_are_started_with_the_other_arguments() {
         let kept = |given: &[&str]| {
-            let kept = without_option(given.iter().map(OsString::from));
+            let kept = of_ranks(given.iter().map(OsString::from));
             kept.into_iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(kept(&["train", "x.toml", "--ranks", "4", "--data", "d"]), "train x.toml --data d");
         assert_eq!(kept(&["train", "--ranks=2", "x.toml"]), "train x.toml");
         assert_eq!(kept(&["train", "x.toml"]), "train x.toml");
+        assert_eq!(kept(&["train", "--max-restarts=3", "--ranks", "2", "x.toml", "--resume"]), "train x.toml --resume");
     }
 
     #[test]

@@ -242,3 +242,51 @@ fn a_rank_that_is_gone_is_named_and_the_run_resumes() {
         }
     }
 }
+
+/// A rank is killed, and the ranks are started again by themselves; a run that is there continues by
+/// the command that started it.
+#[test]
+fn ranks_are_started_again_and_continue() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    phantom(dir.path(), 8);
+    let file = text(&recipe(dir.path()));
+    for by in launchers() {
+        let out = format!("run-{by:?}").replace(['(', ')', '"'], "");
+        let job = Job { folder: dir.path(), by, ranks: 2, out: &out };
+        let words = [&file[..], "--epochs", "300", "--set", "training.val_interval=50", "--max-restarts", "2"];
+        if by == By::Threads {
+            let said = errors(&job.command(&words).output().expect("the program starts"));
+            assert!(said.contains("--max-restarts starts processes of mpirun again"), "{said}");
+            continue;
+        }
+        let errors = fs::File::create(dir.path().join("errors")).expect("a file");
+        let mut running = job.command(&words).stderr(errors).stdout(Stdio::null()).spawn().expect("it starts");
+        let checkpoints = job.out().join("checkpoints");
+        wait_until("checkpoints", || fs::read_dir(&checkpoints).is_ok_and(|inside| inside.count() > 2));
+        signal(process(&job.out(), 1).expect("a process of that rank"), "-KILL");
+        let ended = running.wait().expect("a status");
+        let said = fs::read_to_string(dir.path().join("errors")).expect("text");
+        assert!(ended.success() && said.contains("restart 1 of 2"), "{by:?}: {said}");
+        assert_eq!(said.matches("restart ").count(), 1, "{said}");
+        let lines = fs::read_to_string(job.out().join("log.jsonl")).expect("a log");
+        let epochs = lines.lines().filter(|line| line.contains("\"event\":\"epoch\"")).count();
+        assert_eq!((json(&job.out().join("summary.json"))["epochs"].as_u64(), epochs), (Some(300), 300));
+        // The same command, once more: all epochs are there.
+        let more = ["--continue", "--epochs", "302", "--set", "training.val_interval=50", "--seed", "0"];
+        let output = job.command(&[&[&file[..]], &more[..]].concat()).output().expect("the program starts");
+        assert!(output.status.success(), "{}", common::errors(&output));
+        assert_eq!(json(&job.out().join("summary.json"))["epochs"].as_u64(), Some(302));
+    }
+    // Where there is nothing to continue, it starts.
+    let job = Job { folder: dir.path(), by: By::Threads, ranks: 1, out: "new" };
+    job.succeed(&["--continue", "--epochs", "1"]);
+    assert!(job.out().join("summary.json").is_file());
+    // What cannot be repaired is not tried again.
+    for by in launchers().into_iter().filter(|by| *by != By::Threads) {
+        let job = Job { folder: dir.path(), by, ranks: 2, out: "never" };
+        let output = job.train(&["--max-restarts", "3", "--set", "optimizer.lr=-1"]);
+        let said = errors(&output);
+        assert!(!output.status.success() && !said.contains("restart "), "{by:?}: {said}");
+    }
+}

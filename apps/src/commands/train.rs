@@ -8,7 +8,7 @@ use crate::error::{Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::note;
-use crate::ranks::{self, RanksArgs};
+use crate::ranks::{self, RanksArgs, Restarts};
 use crate::recipe::{Document, bundled};
 use crate::run::{Finished, Plan, Session, check_resume, together};
 use crate::terminal::{self, seconds};
@@ -17,7 +17,7 @@ use hearth_recipe::RecipeError;
 use hearth_train::Ranks;
 
 /// Arguments of `hearth train`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// A bundled recipe (`hearth recipes list`) or a TOML file; optional with --resume
     #[arg(value_name = "RECIPE", required_unless_present = "resume")]
@@ -79,9 +79,16 @@ pub struct Args {
     /// By how many ranks: each has its part of the data, or folds of its own.
     #[command(flatten)]
     pub ranks: RanksArgs,
+    /// Of --ranks: after a failure start the ranks again from the newest checkpoint, at most N times
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "ranks")]
+    pub max_restarts: u32,
     /// Resume from the newest intact checkpoint of RUN, with RUN's own recipe
     #[arg(long)]
     pub resume: bool,
+    /// Resume RUN where it has a checkpoint, and start it otherwise: one command for a job that may
+    /// be queued again
+    #[arg(long = "continue", conflicts_with = "resume")]
+    pub continues: bool,
     /// Show the recipe, pipeline, network, cache size, device and plugins, and do nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -90,7 +97,8 @@ pub struct Args {
 /// Trains, or shows what would be done.
 pub fn run(args: &Args) -> Outcome {
     folders::check_path("--out", &args.out)?;
-    args.ranks.run(|ranks| run_rank(args, ranks))
+    let restarts = Restarts { most: args.max_restarts, may: &|| folders::has_checkpoint(&args.out) };
+    args.ranks.run_again(restarts, |ranks| run_rank(&args.settled(), ranks))
 }
 
 /// Trains as one rank, or as the only one.
@@ -169,11 +177,18 @@ pub(super) fn finish(session: &mut Session) -> Outcome {
 }
 
 impl Args {
+    /// With `--continue` decided.
+    fn settled(&self) -> Self {
+        let resume =
+            self.resume || (self.continues && (folders::has_checkpoint(&self.out) || folds::are_begun(&self.out)));
+        Self { resume, ..self.clone() }
+    }
+
     /// The recipe with all changes of the command line.
     fn document(&self) -> Outcome<Document> {
         let mut document = match (&self.recipe, self.resume) {
             (recipe, true) => {
-                if recipe.is_some() {
+                if recipe.is_some() && !self.continues {
                     note!("--resume uses the run's own recipe; the given one is ignored");
                 }
                 self.check_resume_options()?;
@@ -184,6 +199,9 @@ impl Args {
             (None, false) => return Err(Failure::new("give a recipe")),
         };
         self.set_running(&mut document)?;
+        if self.resume {
+            return Ok(document);
+        }
         let options = [("--seed", "training.seed", &self.seed), ("--precision", "training.precision", &self.precision)];
         for (option, key, value) in options {
             if let Some(value) = value {
@@ -215,6 +233,10 @@ impl Args {
 
     /// Fails for an option that a resumed run does not take.
     pub(super) fn check_resume_options(&self) -> Outcome {
+        // The command that started the run, which they are part of.
+        if self.continues {
+            return Ok(());
+        }
         let changed = [
             ("--seed", self.seed.is_some()),
             ("--precision", self.precision.is_some()),

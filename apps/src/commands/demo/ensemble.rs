@@ -122,7 +122,9 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
         fold: Vec::new(),
         group_by: None,
         stratify_by: None,
+        max_restarts: 0,
         resume: false,
+        continues: false,
         dry_run: false,
         ranks: RanksArgs::default(),
     }

@@ -30,7 +30,12 @@ pub const VALIDATION: &str = "validation.json";
 
 /// Whether the arguments are about folds.
 pub fn are_meant(args: &Args) -> bool {
-    args.folds.is_some() || !args.fold.is_empty() || (args.resume && args.out.join(LIST).is_file())
+    args.folds.is_some() || !args.fold.is_empty() || (args.resume && are_begun(&args.out))
+}
+
+/// Whether an output folder has folds.
+pub fn are_begun(out: &Path) -> bool {
+    out.join(LIST).is_file()
 }
 
 /// The same of the recipe.
@@ -52,7 +57,8 @@ fn begun(args: &Args) -> Outcome<(Document, FoldList, Vec<usize>)> {
         let (out, advice) = (args.out.display(), "without --resume, --folds starts them");
         return Err(Failure::new(format!("{out} holds no folds to resume: there is no {LIST} in it; {advice}")));
     }
-    if args.folds.is_some() || args.group_by.is_some() || args.stratify_by.is_some() {
+    let given = args.folds.is_some() || args.group_by.is_some() || args.stratify_by.is_some();
+    if given && !args.continues {
         let what = "--folds, --group-by and --stratify-by cannot be given with --resume";
         return Err(Failure::new(format!("{what}: the folds are those of {}", list.display())));
     }
