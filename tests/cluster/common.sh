@@ -44,6 +44,8 @@ cleanup() {
     local code=$?
     trap - EXIT INT TERM
     set +e
+    # The shell reports each job that it sees killed.
+    exec 2>/dev/null
     if declare -F own_cleanup >/dev/null; then own_cleanup; fi
     end_everything_in "$work"
     rm -rf "$work"
@@ -95,9 +97,10 @@ ranks_of() { # FOLDER [RANK]
     local pid
     # The name of a process has 15 characters.
     for pid in $(pgrep -x -- "$(basename "$program" | cut -c1-15)"); do
-        tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -- "$1" || continue
-        [ -z "${2:-}" ] || tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null |
-            grep -qxE "(OMPI_COMM_WORLD_RANK|PMI_RANK|SLURM_PROCID)=$2" || continue
+        # It may be gone in between.
+        { tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF -- "$1"; } 2>/dev/null || continue
+        [ -z "${2:-}" ] || { tr '\0' '\n' <"/proc/$pid/environ" | grep -qxE \
+            "(OMPI_COMM_WORLD_RANK|PMI_RANK|SLURM_PROCID)=$2"; } 2>/dev/null || continue
         echo "$pid"
     done
 }
