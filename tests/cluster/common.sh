@@ -60,6 +60,7 @@ end_everything_in() {
     done
 }
 
+need pgrep procps
 [ -x "$program" ] || { echo "failed: there is no program $program: build it, or name it in HEARTH_PROGRAM" >&2; exit 1; }
 work="$(mktemp -d /tmp/hearth-cluster.XXXXXX)"
 trap cleanup EXIT
@@ -153,11 +154,13 @@ newest_epoch() { # FOLDER
     checkpoints "$1" | sed 's/.*epoch=0*\([0-9]*\)-.*/\1/' | sort -n | tail -n 1
 }
 
-# Goes on with one rank from the newest checkpoint, for an epoch or two; no checkpoint may be damaged.
+# Goes on with one rank from the newest checkpoint, for two epochs; no checkpoint may be damaged. A run
+# that has no recipe yet was ended before it began, and is started again.
 resumes() { # FOLDER
-    local newest name="${1##*/}"
+    local newest name="${1##*/}" how=(--resume)
     newest="$(newest_epoch "$1")"
-    "$program" train --resume --data "$data" --out "$1" --device cpu --epochs $((${newest:-0} + 2)) \
+    [ -e "$1/recipe.toml" ] || how=("$recipe")
+    "$program" train "${how[@]}" --data "$data" --out "$1" --device cpu --epochs $((${newest:-0} + 2)) \
         >"$work/$name.out" 2>"$work/$name.err" || fail "$name is not resumed"
     if [ -n "$newest" ]; then
         grep -q "resuming from epoch" "$work/$name.err" || fail "$name starts from the beginning"
