@@ -4,6 +4,10 @@
 # shellcheck source-path=SCRIPTDIR
 source "$(dirname "$0")/common.sh"
 
+# The page quotes the batch file that is run here.
+sed -n '/^#!\/bin\/bash$/,/^```$/p' "$root/docs/cluster.md" | sed '$d' | cmp - "$root/docs/cluster/openmpi.sbatch" ||
+    fail "docs/cluster.md does not quote docs/cluster/openmpi.sbatch"
+
 [ "$(id -u)" = 0 ] || skip "SLURM: its daemons need root"
 need slurmctld slurmctld
 need slurmd slurmd
