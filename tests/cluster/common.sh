@@ -10,7 +10,7 @@ recipe="$here/ranks.toml"
 # Seconds that a rank waits for the others, and those after which all must have ended: they ask each
 # other where they are, report, and leave.
 deadline=3
-export patience=$((deadline + 10))
+export patience=$((deadline + 20))
 
 # A rank has one thread: the machines on which this runs have few cores.
 export RAYON_NUM_THREADS=1
