@@ -69,7 +69,11 @@ pub fn line(text: Arguments<'_>) {
     let clear = if out.is_terminal() && watched() { clear_line() } else { "" };
     if let Err(error) = out.write_fmt(format_args!("{clear}{text}\n")).and_then(|()| out.flush()) {
         // Whoever closes the pipe has seen enough; anything else (a full disk) is a failure.
-        std::process::exit(if error.kind() == ErrorKind::BrokenPipe { 0 } else { 1 });
+        if error.kind() == ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        error_line(format_args!("{}cannot write to standard output: {error}", red("error: ")));
+        std::process::exit(1);
     }
 }
 

@@ -132,6 +132,7 @@ fn write(out: &Path, task: &str, options: &RangeTest, found: &RangeResult, sugge
         title: &format!("{task}: loss over learning rate"),
         x_label: "learning rate",
         x_axis,
+        y_range: None,
         curve: &smoothed,
         points: &raw,
         mark: suggested.map(|point| ((point.lr, point.loss), format!("steepest: {:.2e}", point.lr))),

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::commands::folds::VALIDATION;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
+use crate::note;
 use crate::run::{Disagreement, Merge, Merging, Opening, Trained};
 
 /// What a mean is of.
@@ -45,7 +46,7 @@ pub struct MergeArgs {
     /// Weights of a mean: one for each run (0.95,0.94), one for each run and class
     /// (1:0.9,1:0.8), `dice` (the Dice that each run validated with) or `class-dice` (the same by
     /// class, of folds)
-    #[arg(long, value_name = "WEIGHTS", conflicts_with_all = ["vote", "staple"])]
+    #[arg(long, value_name = "WEIGHTS", allow_hyphen_values = true, conflicts_with_all = ["vote", "staple"])]
     pub weights: Option<String>,
 }
 
@@ -81,6 +82,10 @@ pub fn runs(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     let mut runs = Vec::new();
     for path in given {
         let folds = if path.join("recipe.toml").is_file() { Vec::new() } else { folds_in(path) };
+        let listed = read(&path.join("folds.json")).and_then(|list| Some(list["folds"].as_array()?.len()));
+        if let Some(listed) = listed.filter(|listed| *listed > folds.len()) {
+            note!("warning: {} has {} of its {listed} folds; the others are not merged", path.display(), folds.len());
+        }
         match folds.is_empty() {
             true => runs.push(path.clone()),
             false => runs.extend(folds),

@@ -22,13 +22,24 @@ pub struct OpeningArgs {
     /// Faults of DICOM series that are accepted, as in MissingSlices; may be given several times
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     pub accept: Vec<String>,
+    /// How these data number the parts of a brain tumour, where it differs from the training:
+    /// decathlon, brats2015, brats2018, brats2023. Labels are read, and written, so
+    #[arg(long, value_name = "CONVENTION")]
+    pub classes: Option<String>,
 }
 
 impl OpeningArgs {
     /// The best checkpoint on a device, as the command line has it without other options.
     pub fn new(device: &str, tune: Option<&str>) -> Self {
         let tune = tune.map(str::to_owned);
-        Self { checkpoint: "best".into(), device: device.to_owned(), tune, tta: None, accept: Vec::new() }
+        Self {
+            checkpoint: "best".into(),
+            device: device.to_owned(),
+            tune,
+            tta: None,
+            accept: Vec::new(),
+            classes: None,
+        }
     }
 
     /// For the library; long work is shown.
@@ -39,6 +50,7 @@ impl OpeningArgs {
             tune: self.tune.as_deref(),
             tta: self.tta.map(TtaWord::tta),
             accept: self.accept.clone(),
+            classes: self.classes.as_deref(),
             progress: progress(),
             local_rank: 0,
         }

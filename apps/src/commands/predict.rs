@@ -6,7 +6,7 @@ use std::time::Instant;
 use hearth_data::dicom::{Authorship, Series, write};
 use hearth_data::{NiftiOptions, write_nifti};
 use hearth_train::Ranks;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::commands::generate::generate;
 use crate::commands::opening::OpeningArgs;
@@ -18,7 +18,7 @@ use crate::picture::Canvas;
 use crate::ranks::{Done, RanksArgs, is_first, local_rank, own, prepared};
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
-use crate::run::outputs::{Outputs, sum};
+use crate::run::outputs::{Outputs, record_of, sum, written_by};
 use crate::run::{DicomFile, NO_REGIONS, Segmented, Trained, Wanted};
 use crate::table::csv;
 use crate::terminal::seconds;
@@ -119,6 +119,10 @@ struct Task {
     picture: Option<PathBuf>,
     /// Of `--dicom-seg` and `--rtstruct`, with the series that they refer to.
     dicom: Option<(Series, Vec<(DicomFile, PathBuf)>)>,
+    /// What the results come from.
+    key: Value,
+    /// Why nothing is predicted.
+    refused: Option<Failure>,
 }
 
 /// Predicts each image. An error in one does not stop the others.
@@ -181,7 +185,7 @@ fn prepare<'a>(args: &Args, trained: &'a Trained, command: &'static str) -> Outc
     if (args.files.dicom_seg || args.files.rtstruct) && !recipe.output().is_map() {
         return Err(Failure::new(NO_REGIONS));
     }
-    let tasks = tasks(args, trained, &mut outputs)?;
+    let tasks = tasks(args, trained, command, &mut outputs)?;
     if args.uncertainty && trained.augmentation.is_none() {
         let advice = "add --tta flips, or [tta] to the recipe";
         return Err(Failure::new(format!("--uncertainty compares predictions of augmented images: {advice}")));
@@ -231,8 +235,10 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
 }
 
 /// Plans the result of each image; fails if a result would replace a file.
-fn tasks(args: &Args, trained: &Trained, outputs: &mut Outputs) -> Outcome<Vec<Task>> {
+fn tasks(args: &Args, trained: &Trained, command: &'static str, outputs: &mut Outputs) -> Outcome<Vec<Task>> {
     let (mut tasks, recipe) = (Vec::new(), &trained.plan.recipe);
+    // A call that was ended while it wrote results left some of them.
+    let mut begun = Outputs::new(command, true);
     let maps = trained.ensemble.as_ref().map_or(&[][..], |ensemble| ensemble.maps());
     let (end, output) = match recipe.output() {
         Output::Image => ("_pred", Output::Image),
@@ -249,28 +255,50 @@ fn tasks(args: &Args, trained: &Trained, outputs: &mut Outputs) -> Outcome<Vec<T
             let deviation = args.uncertainty.then(|| named("_std.nii.gz"));
             let probabilities = args.files.probabilities.then(|| named("_prob.nii.gz"));
             let picture = args.files.picture.then(|| named("_picture.png"));
-            let image = (output != Output::Scores).then_some(&result);
-            for path in [image, deviation.as_ref(), probabilities.as_ref(), picture.as_ref()].into_iter().flatten() {
-                outputs.claim(path)?;
-            }
             let wanted =
                 [(args.files.dicom_seg, DicomFile::Segmentation), (args.files.rtstruct, DicomFile::StructureSet)];
             let files = wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, file)| (file, named(file.end())));
             let files: Vec<(DicomFile, PathBuf)> = files.collect();
-            for (_, path) in &files {
-                outputs.claim(path)?;
-            }
-            let dicom = if files.is_empty() { None } else { Some((refers_to(&input)?, files)) };
             let maps: Vec<PathBuf> = maps.iter().map(|map| named(&format!("_{}.nii.gz", map.word()))).collect();
-            maps.iter().try_for_each(|path| outputs.claim(path))?;
-            tasks.push(Task { input, result, deviation, probabilities, maps, picture, dicom });
+            let image = (output != Output::Scores).then_some(&result);
+            let single = [image, deviation.as_ref(), probabilities.as_ref(), picture.as_ref()].into_iter().flatten();
+            let all: Vec<&PathBuf> = single.chain(files.iter().map(|(_, path)| path)).chain(&maps).collect();
+            // One that cannot be read is named when its turn comes.
+            let key = trained.result_key(&input.all_files()).unwrap_or_default();
+            // Of a result that an earlier call made of the same image by the same network.
+            let same = image
+                .and_then(|path| record_of(path))
+                .is_some_and(|record| !key.is_null() && record["result_of"] == key);
+            if same && !args.files.overwrite {
+                if all.iter().all(|path| path.is_file() && written_by(path, command)) {
+                    note!("{}: done by an earlier call", input.name());
+                    continue;
+                }
+                all.into_iter().try_for_each(|path| begun.claim(path))?;
+            } else {
+                all.into_iter().try_for_each(|path| outputs.claim(path))?;
+            }
+            let (dicom, refused) = match files.is_empty() {
+                true => (None, None),
+                false => match refers_to(&input) {
+                    Ok(series) => (Some((series, files)), None),
+                    Err(failure) => (None, Some(failure)),
+                },
+            };
+            tasks.push(Task { input, result, deviation, probabilities, maps, picture, dicom, key, refused });
         }
+    }
+    // Nothing would be done at all.
+    if tasks.iter().all(|task| task.refused.is_some())
+        && let Some(failure) = tasks.iter_mut().find_map(|task| task.refused.take())
+    {
+        return Err(failure);
     }
     Ok(tasks)
 }
 
-/// The series that DICOM files of an input's regions refer to; one to which nothing can refer is an
-/// error now, and not when its regions are found.
+/// The series that DICOM files of an input's regions refer to. One to which nothing can refer is
+/// found now, and not when its regions are.
 fn refers_to(input: &Input) -> Outcome<Series> {
     let series = input.dicom().while_doing(|| "--dicom-seg and --rtstruct need DICOM images".to_owned())?;
     write::check(&series).while_doing(|| input.name())?;
@@ -284,7 +312,10 @@ fn predict(
     outputs: &Outputs,
     pictures: Option<&Pictures<'_>>,
 ) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation, probabilities, maps, picture, dicom } = task;
+    let Task { input, result, deviation, probabilities, maps, picture, dicom, key, refused } = task;
+    if let Some(failure) = refused {
+        return Err(Failure::new(failure.line()));
+    }
     if let Some(folder) = result.parent() {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
     }
@@ -317,7 +348,7 @@ fn predict(
     };
     let mut facts = json!({
         "input": named, "input_blake3": summed, "checkpoint": trained.checkpoint,
-        "recipe": trained.plan.recipe.title(),
+        "recipe": trained.plan.recipe.title(), "result_of": key,
     });
     if let Some(ensemble) = &trained.ensemble {
         facts["ensemble"] = json!(ensemble.members());

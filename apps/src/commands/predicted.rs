@@ -133,10 +133,12 @@ impl<'a> Pictures<'a> {
     }
 
     fn item(&self, input: &Input) -> Option<&Item> {
-        match input {
-            Input::Case(item) => self.known.get(&item.case),
-            Input::File(_) | Input::Series(_) => None,
-        }
+        let folder = match input {
+            Input::Case(item) => return self.known.get(&item.case),
+            Input::Series(found) => &found.folder,
+            Input::File(path) => path,
+        };
+        self.known.values().find(|item| item.files.get("image") == Some(folder))
     }
 
     fn read(&self, input: &Input) -> Outcome<Image> {
@@ -146,7 +148,7 @@ impl<'a> Pictures<'a> {
     }
 
     fn title(&self, input: &Input) -> String {
-        format!("{}   {}", input.stem().display(), self.trained.plan.recipe.title())
+        format!("{}   {}", input.parent().join(input.stem()).display(), self.trained.plan.recipe.title())
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Plot<'a> {
     pub x_axis: Axis,
     /// The curve.
     pub curve: &'a [(f64, f64)],
+    /// The ends of the axis of `y`, where the curve does not give them.
+    pub y_range: Option<(f64, f64)>,
     /// Points behind it.
     pub points: &'a [(f64, f64)],
     /// The marked point and its caption.
@@ -99,7 +101,8 @@ impl Plot<'_> {
         canvas.text(LEFT, 12, text::TITLE, TEXT, self.title);
         let all = || self.curve.iter().chain(self.points);
         let across = Scale::new(self.x_axis, all().map(|(x, _)| *x), (LEFT, WIDTH - RIGHT));
-        let down = Scale::new(Axis::Linear, self.curve.iter().map(|(_, y)| *y), (HEIGHT - BOTTOM, TOP));
+        let ends = self.y_range.into_iter().flat_map(|(low, high)| [low, high]);
+        let down = Scale::new(Axis::Linear, self.curve.iter().map(|(_, y)| *y).chain(ends), (HEIGHT - BOTTOM, TOP));
         for tick in across.ticks() {
             let x = across.place(tick) as usize;
             canvas.fill(x, TOP, 1, HEIGHT - BOTTOM - TOP, GRID);
@@ -158,7 +161,8 @@ mod tests {
     fn a_curve_goes_from_edge_to_edge_and_its_mark_lies_on_it() {
         let curve: Vec<(f64, f64)> = (0..5).map(|i| (10_f64.powi(i - 4), f64::from((i - 2).pow(2)))).collect();
         let mark = Some((curve[2], "here".to_owned()));
-        let plot = Plot { title: "t", x_label: "x", x_axis: Axis::Log, curve: &curve, points: &curve, mark };
+        let plot =
+            Plot { title: "t", x_label: "x", x_axis: Axis::Log, y_range: None, curve: &curve, points: &curve, mark };
         let canvas = plot.draw();
         assert!(canvas.count(CURVE) > WIDTH - LEFT - RIGHT, "a pixel for each column");
         // The smallest value in the middle of a logarithmic axis, at its lower end.
@@ -169,7 +173,15 @@ mod tests {
     #[test]
     fn odd_values_draw_something() {
         for curve in [vec![], vec![(1.0, 1.0)], vec![(1.0, f64::NAN), (2.0, 1.0)], vec![(0.0, 1.0), (1.0, 2.0)]] {
-            let plot = Plot { title: "", x_label: "", x_axis: Axis::Log, curve: &curve, points: &[], mark: None };
+            let plot = Plot {
+                title: "",
+                x_label: "",
+                x_axis: Axis::Log,
+                y_range: None,
+                curve: &curve,
+                points: &[],
+                mark: None,
+            };
             assert_eq!(plot.draw().width(), WIDTH);
         }
     }

@@ -120,6 +120,7 @@ pub fn score(args: &Args) -> Outcome<f64> {
         title: &title,
         x_label: "false positives per slide",
         x_axis: Axis::Linear,
+        y_range: Some((0.0, 1.0)),
         curve: &drawn,
         points: &points,
         mark,

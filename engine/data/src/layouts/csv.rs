@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CHOOSE, CaseList, Layout, Target, Wants, title, with_image, wrong};
+use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, title, with_image, wrong};
 use crate::dataset::{case_name, make_unique};
 use crate::{Column, ColumnKind, CsvOptions, DataError, Field, Item, Parts, csv_items};
 
@@ -55,6 +55,7 @@ impl Layout for Csv {
             options.case = (!learned).then(|| CASE.to_owned());
         }
         let unnamed = options.case.is_none();
+        let images = spelled(&columns, images);
         for column in &images {
             if !columns.contains(column) {
                 let known: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -93,10 +94,22 @@ impl Layout for Csv {
         let cases = found.into_iter().map(|item| case(item, &images, label.as_deref(), &columns, unnamed));
         let mut cases: Vec<Item> = cases.collect::<Result<_, _>>().map_err(|what| wrong(path, what))?;
         make_unique(&mut cases);
-        let mut list = CaseList { name: title(path), modalities: wants.images.clone(), ..CaseList::default() };
+        let modalities = if images.len() == wants.images.len() { wants.images.clone() } else { Vec::new() };
+        let mut list = CaseList { name: title(path), modalities, ..CaseList::default() };
         list.sort(cases, wants);
         Ok(list)
     }
+}
+
+/// The names that these are of, in the spelling of a list; where it has none of them but an `image`,
+/// that has all channels.
+pub(super) fn spelled(known: &[String], wanted: Vec<String>) -> Vec<String> {
+    let of =
+        |name: &String| known.iter().find(|other| *other == name).or(known.iter().find(|o| same_modality(o, name)));
+    if wanted.iter().all(|name| of(name).is_none()) && known.iter().any(|name| name == "image") {
+        return vec!["image".to_owned()];
+    }
+    wanted.into_iter().map(|name| of(&name).cloned().unwrap_or(name)).collect()
 }
 
 /// The column that names a case unless another one is given.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::csv::spelled;
 use super::{CaseList, Layout, Target, Wants, title, with_image, wrong};
 use crate::dataset::{case_name, make_unique};
 use crate::{DataError, Field, Item, Parts};
@@ -54,6 +55,8 @@ impl Layout for JsonList {
         };
         let mut training = if json.is_array() { read("list", &json)? } else { read("training", &json["training"])? };
         let validation = read("validation", &json["validation"])?;
+        let named = |item: &Item| item.parts.get("image").is_some_and(|parts| parts.files.len() == wants.images.len());
+        let modalities = if training.first().is_some_and(named) { wants.images.clone() } else { Vec::new() };
         let count = training.len();
         training.extend(validation);
         make_unique(&mut training);
@@ -61,7 +64,7 @@ impl Layout for JsonList {
         let mut list = CaseList {
             name: json["name"].as_str().map_or_else(|| title(path), str::to_owned),
             labels: crate::dataset::names(&json["labels"]),
-            modalities: wants.images.clone(),
+            modalities,
             validation: (!held.is_empty()).then_some(held),
             ..CaseList::default()
         };
@@ -88,6 +91,8 @@ fn case(root: &Path, entry: &Value, wants: &Wants) -> Result<Item, String> {
         _ => return Err("is neither a table nor the name of an image".to_owned()),
     };
     let images = if wants.images.is_empty() { vec!["image".to_owned()] } else { wants.images.clone() };
+    let known: Vec<String> = entry.keys().cloned().collect();
+    let images = spelled(&known, images);
     let mut files = Vec::new();
     for key in &images {
         let named = entry.get(key).ok_or_else(|| {

@@ -195,6 +195,13 @@ pub(crate) fn channels(known: &[String], wanted: &[String]) -> Result<Option<Vec
     if wanted.is_empty() {
         return Ok(None);
     }
+    // Names that say nothing of contrasts, as many as are wanted: they are taken in their order.
+    let means = |a: &String| wanted.iter().any(|b| same_modality(a, b));
+    if known.len() == wanted.len() && !known.iter().any(means) {
+        let (known, wanted) = (known.join(", "), wanted.join(", "));
+        tracing::warn!("the data set calls its channels {known}; they are taken for {wanted}, in this order");
+        return Ok(None);
+    }
     let find = |name: &String| {
         known.iter().position(|other| same_modality(other, name)).ok_or_else(|| {
             let names: Vec<&str> = known.iter().map(String::as_str).collect();

@@ -100,6 +100,12 @@ pub trait Inferer: Send + Sync {
         None
     }
 
+    /// How often [`infer`](Self::infer) applies the network to an input of this shape, where that is
+    /// known.
+    fn passes(&self, _shape: [usize; 5]) -> Option<u64> {
+        None
+    }
+
     /// The network's output for the whole batch.
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError>;
 }
@@ -116,6 +122,10 @@ impl<I: Inferer + ?Sized> Inferer for Arc<I> {
 
     fn window(&self) -> Option<(&'static str, Vec<i64>)> {
         (**self).window()
+    }
+
+    fn passes(&self, shape: [usize; 5]) -> Option<u64> {
+        (**self).passes(shape)
     }
 
     fn infer(&self, x: Tensor<5>, net: &dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<Tensor<5>, InferError> {

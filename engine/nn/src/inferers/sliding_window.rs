@@ -360,6 +360,11 @@ impl Inferer for SlidingWindowInferer {
         Some(("roi_size", size))
     }
 
+    fn passes(&self, shape: [usize; 5]) -> Option<u64> {
+        let scan = self.scan(shape).ok().filter(|_| self.buffer_steps.is_none_or(|steps| steps == 0))?;
+        Some((scan.windows.len() * scan.batch).div_ceil(self.sw_batch_size) as u64)
+    }
+
     fn check(&self) -> Result<(), InferError> {
         let wrong = |name, value: String, expected: &str| {
             Err(InferError::Value { inferer: NAME, name, value, expected: expected.to_owned() })

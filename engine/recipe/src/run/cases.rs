@@ -1,7 +1,7 @@
 //! The cases of a data set, split as the recipe says.
 
-use std::collections::HashSet;
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use hearth_data::layouts::{self, CaseList, Target, Wants};
 use hearth_data::readers::check_grids;
@@ -97,6 +97,7 @@ pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
         let count = list.unlabelled.len();
         return Err(RecipeError::new(format!("none of the {count} cases {lacking}")).context(doing()));
     }
+    check_twice(&list, recipe).map_err(|what| RecipeError::new(what).context(doing()))?;
     let (named, channels) = (list.modalities.len(), recipe.image_channels());
     if named > 0 && named != channels {
         let (name, names) = (&list.name, list.modalities.join(", "));
@@ -114,6 +115,29 @@ pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
     check_grids(list.labelled.iter().chain(&list.unlabelled))
         .map_err(|what| RecipeError::new(what).context(doing()))?;
     Ok(list)
+}
+
+/// Refuses a list that has an image twice: it could train and validate. Slides have many cases each.
+fn check_twice(list: &CaseList, recipe: &Recipe) -> Result<(), String> {
+    if recipe.learns().patches().is_some() {
+        return Ok(());
+    }
+    let mut seen: HashMap<Vec<&Path>, &Item> = HashMap::new();
+    for item in &list.labelled {
+        let parts = item.parts.get("image").into_iter().flat_map(|parts| &parts.files);
+        let mut image: Vec<&Path> = item.files.get("image").into_iter().chain(parts).map(PathBuf::as_path).collect();
+        // Several series may lie in one folder.
+        if image.is_empty() || image.iter().any(|path| path.is_dir()) {
+            continue;
+        }
+        image.sort();
+        let file = image[0].display().to_string();
+        if let Some(other) = seen.insert(image, item) {
+            let (a, b) = (&other.case, &item.case);
+            return Err(format!("the image {file} is listed twice, as {a} and {b}: remove one of them"));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a data set whose label maps hold classes that the recipe does not know.

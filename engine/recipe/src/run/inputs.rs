@@ -56,6 +56,21 @@ impl Input {
         }
     }
 
+    /// The files themselves: those of a series or a folder of slices one by one.
+    pub fn all_files(&self) -> Vec<PathBuf> {
+        if let Input::Series(found) = self {
+            return found.series.files().iter().map(|file| file.to_path_buf()).collect();
+        }
+        let within = |path: &PathBuf| -> Vec<PathBuf> {
+            if !path.is_dir() {
+                return vec![path.clone()];
+            }
+            let listed = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+            listed.filter(|path| path.is_file()).collect()
+        };
+        self.files().flat_map(within).collect()
+    }
+
     /// Its name in messages and tables.
     pub fn name(&self) -> String {
         match self {
@@ -153,7 +168,13 @@ pub fn inputs(given: &Path, recipe: &Recipe, series: Option<&str>) -> Outcome<Ve
 /// The cases of a data set whose truth is known, with what is learned of them: none of plain
 /// images, or where the data set lacks it.
 pub fn labelled(given: &Path, recipe: &Recipe) -> Vec<Item> {
-    let Some(layout) = layout_of(given, recipe) else { return Vec::new() };
+    let layout = layout_of(given, recipe).or_else(|| {
+        // A tree of series: structures and segmentations lie in it.
+        let of_recipe = recipe.data.layout.as_ref().filter(|layout| layout.name() == "Dicom");
+        let dicom = of_recipe.and_then(|layout| layout.build().ok());
+        given.is_dir().then(|| dicom.unwrap_or_else(|| Box::new(layouts::Dicom::default())))
+    });
+    let Some(layout) = layout else { return Vec::new() };
     let read = layout.read(given, &wants(recipe)).map(|list| list.labelled).unwrap_or_default();
     let task = recipe.learns();
     read.into_iter().filter_map(|item| task.prepare(item, &recipe.labels).ok()).collect()

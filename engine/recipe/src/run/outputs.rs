@@ -110,6 +110,11 @@ pub fn is_record(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(RECORD))
 }
 
+/// What the record of a file says, where it has one.
+pub fn record_of(path: &Path) -> Option<Value> {
+    recorded(path)
+}
+
 /// Whether a file's record says that this command wrote it.
 pub fn written_by(path: &Path, command: &str) -> bool {
     recorded(path).is_some_and(|record| record["command"] == command)

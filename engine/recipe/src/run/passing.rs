@@ -8,6 +8,7 @@ use hearth_data::{Progress, Running};
 use hearth_engine::{Context, Event, Handler, HandlerError, OnError, Ranks, When};
 
 use crate::notice::notice;
+use crate::text::seconds;
 
 /// In a log a line is enough every so often: most passes are over before.
 const QUIET: Duration = Duration::from_secs(20);
@@ -89,18 +90,24 @@ impl Handler for PassProgress {
     }
 }
 
-/// How often a network was applied to an image: once, or once for each batch of windows.
+/// How far a network is over an image: it is applied once, or once for each batch of windows.
 pub(super) struct Windows {
     bar: Running,
     pace: RefCell<Option<Pace>>,
+    total: Option<u64>,
+    begun: Instant,
     done: Cell<u64>,
 }
 
 impl Windows {
-    /// Nothing is done yet.
-    pub fn new(how: Progress) -> Self {
+    /// Nothing is done yet, of so many passes if that is known.
+    pub fn new(how: Progress, total: Option<u64>) -> Self {
         let pace = (how == Progress::Lines).then(|| Pace(Instant::now()));
-        Self { bar: how.start_counting("windows"), pace: RefCell::new(pace), done: Cell::new(0) }
+        let bar = match total {
+            Some(total) => how.start("windows", total),
+            None => how.start_counting("windows"),
+        };
+        Self { bar, pace: RefCell::new(pace), total, begun: Instant::now(), done: Cell::new(0) }
     }
 
     /// The network is applied once more.
@@ -108,7 +115,14 @@ impl Windows {
         self.bar.advance();
         self.done.set(self.done.get() + 1);
         if self.pace.borrow_mut().as_mut().is_some_and(Pace::is_due) {
-            notice!("the network was applied {} times to this image", self.done.get());
+            let done = self.done.get();
+            match self.total.filter(|total| *total >= done) {
+                Some(total) => {
+                    let left = self.begun.elapsed().as_secs_f64() / done as f64 * (total - done) as f64;
+                    notice!("windows: {done} of {total}, {} left", seconds(left));
+                }
+                None => notice!("windows: {done} so far"),
+            }
         }
     }
 }

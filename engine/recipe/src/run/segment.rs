@@ -62,7 +62,8 @@ impl Trained {
         if let Some(ensemble) = &self.ensemble {
             return self.merge(ensemble, steps, input);
         }
-        let logits = self.with_network(|net| self.inferer.infer(input, net))?;
+        let passes = self.inferer.passes(input.dims());
+        let logits = self.with_network(passes, |net| self.inferer.infer(input, net))?;
         Ok(Merged { likely: self.probabilities(steps, logits)?, maps: Vec::new() })
     }
 
@@ -70,11 +71,12 @@ impl Trained {
     /// size is an error.
     fn with_network<T>(
         &self,
+        passes: Option<u64>,
         work: impl FnOnce(&dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<T, InferError>,
     ) -> Outcome<T> {
         // The closure cannot fail, so the error of a window that does not fit is kept.
         let misfit = RefCell::new(None);
-        let windows = Windows::new(self.plan.progress);
+        let windows = Windows::new(self.plan.progress, passes);
         let forward = |x: Tensor<5>| match self.network.check_input(x.dims()) {
             Ok(()) => {
                 windows.step();
@@ -108,7 +110,7 @@ impl Trained {
             (Ok(x), _) => x.max_dim(1),
             (Err(_), _) => logits.max_dim(1),
         };
-        let maps = self.with_network(|net| augmentation.maps(input, &|x| anything(net(x))))?;
+        let maps = self.with_network(None, |net| augmentation.maps(input, &|x| anything(net(x))))?;
         let (std, vvc) = (maps.std, maps.vvc);
         let std = Image { data: std.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
         Ok(Some((self.plan.prediction.invert(std, image, false)?, vvc)))

@@ -153,24 +153,9 @@ impl Trained {
     /// # Errors
     /// A slide that is not there, a recipe that does not learn patches.
     pub fn slide_key(&self, slide: &Path) -> Outcome<Value> {
-        let (mut bytes, mut changed) = (0, None);
-        for file in slide_files(slide)? {
-            let facts = std::fs::metadata(&file).while_doing(|| format!("cannot read {}", file.display()))?;
-            bytes += facts.len();
-            let at = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-            changed = changed.max(at);
-        }
-        let mut key = json!({
-            "hearth": "partial probability map",
-            "slide": slide.file_name().unwrap_or_default().to_string_lossy(),
-            "bytes": bytes,
-            "changed": changed.map(|at| at.as_millis() as u64),
-            "weights": self.weights,
-            "recipe": blake3::hash(self.plan.recipe.to_toml()?.as_bytes()).to_hex().to_string(),
-        });
-        if let Some(ensemble) = &self.ensemble {
-            key["ensemble"] = ensemble.key();
-        }
+        let mut key = self.result_key(&slide_files(slide)?)?;
+        key["hearth"] = json!("partial probability map");
+        key["slide"] = json!(slide.file_name().unwrap_or_default().to_string_lossy());
         Ok(key)
     }
 }

@@ -1,5 +1,6 @@
 //! A run's network with the weights of one of its checkpoints.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use burn::module::Module;
@@ -10,6 +11,7 @@ use hearth_nn::weights;
 use hearth_registry::unknown;
 use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
 use hearth_train::{RunFolder, TestTimeAugmentation};
+use serde_json::{Value, json};
 
 use super::Plan;
 use super::ensemble::Ensemble;
@@ -53,6 +55,9 @@ pub struct Opening<'a> {
     pub tta: Option<Tta>,
     /// Faults of DICOM series that are accepted beside the recipe's: `MissingSlices`.
     pub accept: Vec<String>,
+    /// The labels of each region in these data, in place of those that were trained with: a
+    /// convention of brain tumours.
+    pub classes: Option<&'a str>,
     /// How long work is shown.
     pub progress: Progress,
     /// Of several ranks on this machine, which: see [`Plan::of_rank`].
@@ -62,7 +67,16 @@ pub struct Opening<'a> {
 impl<'a> Opening<'a> {
     /// As the recipe says, and nothing is shown.
     pub fn new(checkpoint: &'a str, device: &'a str) -> Self {
-        Self { checkpoint, device, tune: None, tta: None, accept: Vec::new(), progress: Progress::None, local_rank: 0 }
+        Self {
+            checkpoint,
+            device,
+            tune: None,
+            tta: None,
+            accept: Vec::new(),
+            classes: None,
+            progress: Progress::None,
+            local_rank: 0,
+        }
     }
 
     /// For one of several ranks on this machine.
@@ -95,6 +109,31 @@ pub fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
 }
 
 impl Trained {
+    /// What a result comes from: files by size and time, the weights, the recipe's way from one to
+    /// the other, and how an ensemble is merged. A result of another key is another result.
+    ///
+    /// # Errors
+    /// A file that is not there.
+    pub fn result_key(&self, files: &[PathBuf]) -> Outcome<Value> {
+        let (mut bytes, mut changed) = (0, None);
+        for file in files {
+            let facts = std::fs::metadata(file).while_doing(|| format!("cannot read {}", file.display()))?;
+            bytes += facts.len();
+            let at = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            changed = changed.max(at);
+        }
+        let mut key = json!({
+            "bytes": bytes,
+            "changed": changed.map(|at| at.as_millis() as u64),
+            "weights": self.weights,
+            "recipe": blake3::hash(self.plan.recipe.to_toml()?.as_bytes()).to_hex().to_string(),
+        });
+        if let Some(ensemble) = &self.ensemble {
+            key["ensemble"] = ensemble.key();
+        }
+        Ok(key)
+    }
+
     /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder;
     /// `tta` replaces the recipe's test-time augmentation.
     pub fn open(folder: &RunFolder, which: &str, device: &str, tta: Option<Tta>) -> Outcome<Self> {
@@ -106,13 +145,16 @@ impl Trained {
     /// # Errors
     /// A damaged run, a checkpoint or a device that is not there, a fault that cannot be accepted.
     pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
-        let Opening { checkpoint, device, tune, tta, accept, progress, local_rank } = opening;
+        let Opening { checkpoint, device, tune, tta, accept, classes, progress, local_rank } = opening;
         let mut document = Document::open(&folder.recipe())?;
         document.set_option("--device", "training.device", device)?;
         if let Some(tune) = tune {
             document.set_option("--tune", "training.tune", tune)?;
         }
         accept_faults(&mut document, &accept)?;
+        if let Some(classes) = classes {
+            document.set_option("--classes", "task.classes", &toml::Value::String(classes.to_owned()).to_string())?;
+        }
         let mut plan = Plan::of_rank(document, local_rank)?;
         plan.progress = progress;
         if let Some(tta) = tta {

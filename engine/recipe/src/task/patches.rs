@@ -68,6 +68,7 @@ impl Task for Patches {
             return Err(Fault::at(format!("task.{key}"), "must be at least 1"));
         }
         check_grids(recipe)?;
+        self.check_sizes(recipe)?;
         if !(0.0..1.0).contains(&self.threshold) {
             return Err(Fault::at("task.threshold", format!("{}; expected 0 to less than 1", self.threshold)));
         }
@@ -115,6 +116,51 @@ impl Task for Patches {
             None => Ok(item),
         }
     }
+}
+
+impl Patches {
+    /// Checks that the layout's regions are those that are read, and the patches of a map those that
+    /// the network learns from: it would learn the labels of other tissue, or see another field.
+    fn check_sizes(&self, recipe: &Recipe) -> Result<(), Fault> {
+        let step =
+            |name: &str| recipe.transforms.iter().find(|step| step.text("name").is_some_and(|n| plain(n) == name));
+        let Some(read) = step("LoadRegion").and_then(|step| size(step.get("size")?)) else { return Ok(()) };
+        let layout = recipe.data.layout.as_ref().filter(|layout| layout.name() == "Slides");
+        let layout = layout.map(toml::Value::try_from).transpose().map_err(|error| Fault::new(error.to_string()))?;
+        let region = layout.as_ref().and_then(|layout| layout.get("region_size")?.as_integer());
+        if let Some(region) = region.filter(|region| [*region; 2] != read) {
+            let what = format!("{region}, but LoadRegion reads {} x {} pixels: give both the same", read[0], read[1]);
+            return Err(Fault::at("data.layout.region_size", what));
+        }
+        let split = match step("GridSplit") {
+            Some(step) => step.get("size").and_then(size),
+            None => Some(read),
+        };
+        let own = self.patch_size as i64;
+        if let Some(patch) = split.filter(|patch| *patch != [own; 2]) {
+            let what = format!("{own}, but the network learns from patches of {} x {} pixels", patch[0], patch[1]);
+            return Err(Fault::at("task.patch_size", what));
+        }
+        Ok(())
+    }
+}
+
+/// A name without the `d` of dictionaries.
+fn plain(name: &str) -> &str {
+    name.strip_suffix('d').unwrap_or(name)
+}
+
+/// One size for both axes, or one for each; `None` for anything else, and 0 for what is there.
+fn size(node: &Node) -> Option<[i64; 2]> {
+    let sizes = match node.to_toml() {
+        toml::Value::Integer(size) => [size; 2],
+        toml::Value::Array(sizes) => match sizes.iter().filter_map(toml::Value::as_integer).collect::<Vec<_>>()[..] {
+            [height, width] => [height, width],
+            _ => return None,
+        },
+        _ => return None,
+    };
+    sizes.iter().all(|size| *size > 0).then_some(sizes)
 }
 
 /// Checks that regions are read with as many labels as the layout gives them: otherwise the first

@@ -1,13 +1,16 @@
 //! Which labels of a data set make up which region.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Error, IntoDeserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The labels of each region: a convention of brain tumours, for the regions TC, WT and ET in this
 /// order, or a list for each region.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RegionLabels {
     /// By name.
@@ -32,6 +35,29 @@ pub enum Convention {
     /// MONAI's tutorial on the Decathlon's Task01, which takes label 2 for the enhancing tumour.
     /// Its published Dice values are those of this numbering.
     Tutorial,
+}
+
+/// Derived, the message would name no convention.
+impl<'de> Deserialize<'de> for RegionLabels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = RegionLabels;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a convention, or a list of labels for each region, as in [[1, 3], [1, 2, 3], [3]]")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<RegionLabels, E> {
+                Convention::deserialize(name.into_deserializer()).map(RegionLabels::Convention)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, lists: A) -> Result<RegionLabels, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(lists)).map(RegionLabels::Listed)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }
 
 impl RegionLabels {
@@ -126,7 +152,10 @@ impl RegionLabels {
                         other.parts().iter().all(agrees)
                     });
                 let advice = match fits {
-                    Some(other) => format!("set task.classes to {:?}", other.word()),
+                    Some(other) => {
+                        let word = other.word();
+                        format!("set task.classes to {word:?}, or give --classes {word} to evaluate and predict")
+                    }
                     None => "list the labels of each region in task.classes".to_owned(),
                 };
                 return Err(format!(

@@ -110,6 +110,10 @@ impl Annotations {
             }
         };
         let (shapes, ignored) = read().map_err(|fault| fault.of(name))?;
+        if ignored > 0 {
+            let what = "points, lines or measurements, which have no area";
+            tracing::warn!("{}: {ignored} annotations are ignored: {what}", name.display());
+        }
         Ok(Annotations { path: name.to_owned(), shapes, ignored })
     }
 

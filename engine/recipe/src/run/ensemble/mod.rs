@@ -125,7 +125,7 @@ impl Trained {
     pub(super) fn merge(&self, ensemble: &Ensemble, steps: &[Post], input: Tensor<5>) -> Outcome<Merged> {
         let at_once = ensemble.merging.how == Merge::Logits && ensemble.maps().is_empty();
         let problem: RefCell<Option<RecipeError>> = RefCell::new(None);
-        let windows = Windows::new(self.plan.progress);
+        let windows = Windows::new(self.plan.progress, self.inferer.passes(input.dims()));
         let forward = |x: Tensor<5>| {
             let pass = || -> Outcome<Tensor<5>> {
                 let outputs = self.outputs(ensemble, &x)?;
