@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{fail, plugins_are_built, succeed, text};
+use common::{errors, fail, plugins_are_built, run, succeed, text};
 use dicom_core::{DataElement, PrimitiveValue, VR};
 use dicom_dictionary_std::tags;
 use dicom_object::DefaultDicomObject;
@@ -121,13 +121,20 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
     let one = dir.path().join("one");
     predict(&data.join("LUNG1-001"), &one, &["--dicom-seg"]);
     assert_eq!(below(&one), ["LUNG1-001_seg.dcm", "LUNG1-001_seg.nii.gz"]);
-    // Results are not replaced, whatever their kind.
+    // Results that are there are not made again, and not replaced, whatever their kind.
     let (given, target) = (text(&data.join("LUNG1-001")), text(&one));
     let again = ["predict", &run, "-i", &given, "-o", &target, "--device", "cpu", "--dicom-seg"];
-    fail(&again, 1, &["_seg.nii.gz exists", "--overwrite"]);
-    succeed(&[&again[..], &["--overwrite"]].concat());
+    let said = errors(&run(&again));
+    assert!(said.contains("done by an earlier call"), "{said}");
+    let otherwise = [&again[..], &["--tta", "flips"]].concat();
+    fail(&otherwise, 1, &["_seg.nii.gz exists", "--overwrite"]);
     fs::remove_file(one.join("LUNG1-001_seg.nii.gz")).expect("removed");
-    fail(&again, 1, &["_seg.dcm exists", "--overwrite"]);
+    fail(&otherwise, 1, &["_seg.dcm exists", "--overwrite"]);
+    // A call that was ended before its last file goes on.
+    succeed(&[&again[..], &["--overwrite"]].concat());
+    fs::remove_file(one.join("LUNG1-001_seg.dcm")).expect("removed");
+    succeed(&again);
+    assert!(one.join("LUNG1-001_seg.dcm").is_file());
 }
 
 /// A slice of a series is missing: the recipe's chain refuses the case, unless it is accepted.

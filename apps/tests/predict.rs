@@ -79,12 +79,19 @@ fn labels_lie_on_the_grid_of_their_image() {
         let values = after.to_vec();
         assert!(values.iter().all(|value| *value == 0.0 || *value == 1.0), "{name:?} holds classes");
     }
-    // The second time the results exist, and only unchanged ones are replaced.
+    // The second time the results exist: they are made again where that is asked for, and only
+    // unchanged ones are replaced.
     let one = text(&images[0]);
     let again = ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &one];
     let target = result(&out, &images[0]);
     let before = std::fs::read(&target).expect("a result");
-    fail(&again, 1, &["_seg.nii.gz exists", "--overwrite"]);
+    let said = errors(&run(&again));
+    assert!(said.contains("done by an earlier call"), "{said}");
+    fail(
+        &[&again[..], &["--checkpoint", "latest", "--tta", "flips"]].concat(),
+        1,
+        &["_seg.nii.gz exists", "--overwrite"],
+    );
     succeed(&[&again[..], &["--overwrite"]].concat());
     assert_eq!(std::fs::read(&target).expect("a result"), before, "the same again");
     std::fs::write(&target, b"corrected by hand").expect("a file");

@@ -148,13 +148,12 @@ fn a_case_that_fails_is_named_once_and_the_others_are_done() {
         assert_eq!(said.matches("1 of 4 images failed").count(), 1, "{by:?}: {said}");
         assert!(said.contains("spleen_01.nii.gz: damaged gzip"), "{by:?}: {said}");
         assert_eq!(files(&folder.join("out")).len(), 3, "{by:?}");
-        // What is there is not replaced, by any rank.
+        // What is there is not made again, and not replaced by what is predicted in another way.
         let said = errors(&run(folder, by, 2, &words));
-        assert_eq!(
-            said.matches("would be overwritten").count() + said.matches("exists, written by").count(),
-            1,
-            "{said}"
-        );
+        assert_eq!(said.matches("done by an earlier call").count(), 3, "{said}");
+        assert_eq!(said.matches("1 of 1 images failed").count(), 1, "{said}");
+        let said = errors(&run(folder, by, 2, &[&words[..], &["--tta", "flips"]].concat()));
+        assert_eq!(said.matches("exists, written by").count(), 1, "{said}");
         let said = errors(&run(folder, by, 2, &["predict", "nowhere", "-i", "in", "-o", "none", "--device", "cpu"]));
         assert_eq!(said.matches("there is no run at nowhere").count(), 1, "{by:?}: {said}");
         fs::remove_dir_all(folder.join("out")).expect("removed");
