@@ -86,7 +86,7 @@ static char contexts[CARDS];
 static __thread int stack[16], depth;
 #endif
 /* The group that this thread has begun. */
-static __thread int group_depth, group_count;
+static __thread int group_depth, group_count, group_failed;
 static __thread struct op group[2 * RANKS];
 static __thread int group_peer[2 * RANKS], group_sends[2 * RANKS];
 static __thread struct object *group_stream;

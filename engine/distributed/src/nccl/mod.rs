@@ -51,7 +51,7 @@ use self::on_cards::REPORT;
 use self::presence::Presence;
 use self::staging::Staging;
 use self::symbols::UniqueId;
-use self::worker::{Command, Fault, Worker};
+use self::worker::{Command, Fault, STOPS, Worker};
 use crate::{At, Communicator, DEADLINE};
 
 /// Connects the ranks of `base` over their cards, with what [`Join`] has by default.
@@ -118,10 +118,23 @@ impl Join {
     /// On all ranks alike where one has no library or card, fails or is late, where versions differ,
     /// or two ranks of a host have the same card.
     pub fn join(self, base: Arc<dyn Communicator>) -> Result<OnCards, NcclError> {
-        let at = At::new("cards", 0).within(self.deadline);
-        let (rank, hosts) = (base.rank(), base.hosts().to_vec());
         let owner = Owner::start(&self, &*base);
-        let own = match &owner {
+        match (self.connect(&*base, owner.as_ref()), owner) {
+            (Ok(fault), Ok(owner)) => Ok(OnCards::new(base, owner.opened, owner.commands, fault)),
+            (Err(error), Ok(owner)) => {
+                owner.leave();
+                Err(error)
+            }
+            // The exchange has the error of this rank, or of an earlier one.
+            (Err(error), Err(_)) | (Ok(_), Err(error)) => Err(error),
+        }
+    }
+
+    /// Connects this rank, if all have a card.
+    fn connect(&self, base: &dyn Communicator, owner: Result<&Owner, &NcclError>) -> Result<Fault, NcclError> {
+        let at = At::new("cards", 0).within(self.deadline);
+        let (rank, hosts) = (base.rank(), base.hosts());
+        let own = match owner {
             Ok(Owner { opened: (card, nccl), .. }) => Presence::Ready {
                 library: library_name(nccl.vendor).to_owned(),
                 version: nccl.version.to_string(),
@@ -129,44 +142,47 @@ impl Join {
             },
             Err(error) => Presence::Failed(error.to_string()),
         };
-        let all = presence::exchange(&*base, &own, &at)?;
-        presence::check(&all, &hosts, self.may_share)?;
-        let owner = owner?;
+        let all = presence::exchange(base, &own, &at)?;
+        presence::check(&all, hosts, self.may_share)?;
+        let owner = owner.map_err(NcclError::clone)?;
         let (card, nccl) = &owner.opened;
-        if base.local_rank() >= card.count && self.card.is_none() {
-            tracing::warn!(rank, cards = card.count, "more ranks on this host than cards: its ranks share them");
+        if self.card.is_none() && base.local_rank() >= card.count {
+            tracing::warn!(rank, cards = card.count, "this host has more ranks than this one sees cards");
         }
-        let id = share_id(&*base, nccl, &at)?;
+        let id = share_id(base, nccl, &at)?;
         let fault = Fault::default();
-        let connected = owner.connect(id, hosts.clone(), fault.clone(), self.deadline);
+        let connected = owner.connect(id, hosts.to_vec(), fault.clone(), self.deadline);
         // Others may have waited for their deadline.
         let after = At::new("cards", 1).within(self.deadline + 2 * REPORT);
         let outcome = match &connected {
             Ok(()) => own,
+            Err(error @ NcclError::Late { .. }) => Presence::Late(error.to_string()),
             Err(error) => Presence::Failed(error.to_string()),
         };
-        let all = presence::exchange(&*base, &outcome, &after)?;
-        presence::check(&all, &hosts, self.may_share)?;
+        let all = presence::exchange(base, &outcome, &after)?;
+        presence::check(&all, hosts, self.may_share)?;
         connected?;
-        tracing::debug!(rank, card = card.index, bus = card.bus, library = nccl.name, version = %nccl.version, "cards connected");
-        Ok(OnCards::new(base, owner.opened, owner.commands, fault))
+        let (card, bus, library, version) = (card.index, &card.bus, &nccl.name, nccl.version);
+        tracing::debug!(rank, card, bus, library, %version, "cards connected");
+        Ok(fault)
     }
 }
 
 /// What the ranks of the new communicator have in common, from the first rank.
 fn share_id(base: &dyn Communicator, nccl: &Nccl, at: &At) -> Result<UniqueId, NcclError> {
-    let own = match (base.rank(), nccl.unique_id()) {
-        (0, Ok(id)) => id.0.to_vec(),
-        // Another length than that of an identifier.
-        (0, Err(failed)) => {
-            format!("!{:width$}", NcclError::from(failed).to_string(), width = UniqueId::BYTES).into_bytes()
+    let own = match (base.rank() == 0).then(|| nccl.unique_id()) {
+        Some(Ok(id)) => id.0.to_vec(),
+        // Longer than an identifier.
+        Some(Err(failed)) => {
+            let why = NcclError::from(failed).to_string();
+            format!("{why:width$}", width = UniqueId::BYTES + 1).into_bytes()
         }
-        _ => Vec::new(),
+        None => Vec::new(),
     };
     let received = base.broadcast(own, 0, at)?;
     let id = <[u8; UniqueId::BYTES]>::try_from(received.as_slice());
     id.map(UniqueId).map_err(|_| {
-        let why = String::from_utf8_lossy(&received).trim_start_matches('!').trim_end().to_owned();
+        let why = String::from_utf8_lossy(&received).trim_end().to_owned();
         NcclError::Rank { rank: 0, host: base.hosts()[0].clone(), why }
     })
 }
@@ -178,6 +194,8 @@ struct Owner {
     commands: Sender<Command>,
     /// The call that the thread may be stuck in.
     doing: Arc<Mutex<&'static str>>,
+    /// Closed when the thread has released what it had.
+    ended: Receiver<()>,
 }
 
 impl Owner {
@@ -189,7 +207,10 @@ impl Owner {
         let doing = Arc::new(Mutex::new("the driver"));
         let (named, local_rank, place) = (join.card, base.local_rank(), (base.rank(), base.world()));
         let (bytes, deadline, stage) = (join.chunk_bytes, join.deadline, doing.clone());
+        let (alive, ended) = channel();
         let own = move || {
+            // Dropped last.
+            let _alive: Sender<()> = alive;
             let opened = open(named, local_rank);
             let prepared = opened.and_then(|opened| {
                 let here = opened.0.enter()?;
@@ -217,7 +238,14 @@ impl Owner {
             .map_err(|error| NcclError::Thread(error.to_string()))?;
         let late = |_| NcclError::Late { seconds: deadline.as_secs_f64(), function: "the driver" };
         let opened = opened.recv_timeout(deadline).map_err(late)??;
-        Ok(Owner { opened, connect, commands, doing })
+        Ok(Owner { opened, connect, commands, doing, ended })
+    }
+
+    /// Ends the thread, which is left behind where it is stuck in a call.
+    fn leave(self) {
+        let Owner { connect, commands, ended, .. } = self;
+        drop((connect, commands));
+        let _ = ended.recv_timeout(2 * STOPS);
     }
 
     /// Connects this rank, in its thread.
@@ -261,6 +289,7 @@ fn work(
             return;
         }
     };
+    drop(here);
     // Newer libraries connect at the first collective only.
     enter("the first ncclAllReduce");
     let mut worker = Worker::new(comm, staging, library_name(nccl.vendor), hosts, fault);
@@ -275,6 +304,7 @@ fn work(
     match error {
         Some(error) => {
             worker.stop();
+            drop(worker);
             let _ = report.send(Err(error));
         }
         None => {

@@ -15,6 +15,8 @@ pub(super) enum Presence {
     Ready { library: String, version: String, bus: String },
     /// It cannot use a card.
     Failed(String),
+    /// It was not connected in time, perhaps because of another one.
+    Late(String),
 }
 
 /// What each rank says, on each.
@@ -33,17 +35,20 @@ pub(super) fn exchange(base: &dyn Communicator, own: &Presence, at: &At) -> Resu
 /// # Errors
 /// Where a rank has no card, the libraries differ, or two ranks of a host have one card and may not.
 pub(super) fn check(all: &[Presence], hosts: &[Arc<str>], may_share: bool) -> Result<(), NcclError> {
+    let failed = |presence: &Presence| matches!(presence, Presence::Failed(_));
+    let late = |presence: &Presence| matches!(presence, Presence::Late(_));
+    // One that failed is the reason why others are late.
+    if let Some(rank) = all.iter().position(failed).or_else(|| all.iter().position(late))
+        && let Presence::Failed(why) | Presence::Late(why) = &all[rank]
+    {
+        return Err(NcclError::Rank { rank, host: hosts[rank].clone(), why: why.clone() });
+    }
     let mut facts = Vec::new();
     let mut cards: Vec<(usize, &str)> = Vec::new();
     for (rank, presence) in all.iter().enumerate() {
-        match presence {
-            Presence::Failed(why) => {
-                return Err(NcclError::Rank { rank, host: hosts[rank].clone(), why: why.clone() });
-            }
-            Presence::Ready { library, version, bus } => {
-                facts.push(Facts::from([("version".to_owned(), format!("{library} {version}"))]));
-                cards.push((rank, bus));
-            }
+        if let Presence::Ready { library, version, bus } = presence {
+            facts.push(Facts::from([("version".to_owned(), format!("{library} {version}"))]));
+            cards.push((rank, bus));
         }
     }
     let differences = differences(&facts, hosts);
@@ -101,6 +106,15 @@ mod tests {
             checked(&[a.clone(), Presence::Failed("there is no card 3".to_owned()), a], &hosts, false),
             Err("rank 1 on node-b cannot be connected over its card: there is no card 3".to_owned())
         );
+    }
+
+    #[test]
+    fn a_rank_that_failed_is_named_before_those_that_waited_for_it() {
+        let (late, failed) = (Presence::Late("not connected".to_owned()), Presence::Failed("no card".to_owned()));
+        let said = checked(&[late.clone(), failed], &["node-a", "node-b"], false).expect_err("it failed");
+        assert_eq!(said, "rank 1 on node-b cannot be connected over its card: no card");
+        let said = checked(&[ready("NCCL", "2.21.5", "a"), late], &["node-a", "node-b"], false);
+        assert!(said.is_err_and(|said| said.contains("rank 1 on node-b")));
     }
 
     #[test]
