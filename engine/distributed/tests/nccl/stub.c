@@ -6,13 +6,12 @@
  *
  * STUB_LOG is a file to which calls of NCCL are written, and what is left at the end. STUB_CARDS is
  * the number of cards, STUB_VERSION what calls of ncclGetVersion give in turn. STUB_FAIL, STUB_STUCK,
- * STUB_HANG and STUB_ASYNC name a function, and with "@card" and "#n" the card and the call of it that
- * fails, does not return, has work that never ends, or is followed by an asynchronous error. With
- * STUB_DEAF, work that hangs does not end when the communicator is aborted. */
+ * STUB_HANG, STUB_ASYNC and STUB_WRONG name a function, and with "@card" and "#n" the card and the call
+ * of it that fails, does not return, has work that never ends, is followed by an asynchronous error, or
+ * computes sums that are too large by 1. With STUB_DEAF, work that hangs does not end when the
+ * communicator is aborted. */
 
-#include "nccl_stub_driver.h"
-
-/* The collectives. */
+#include "stub_driver.h"
 
 #define BEGIN_NCCL(name) \
     const char *call = #name; \
@@ -128,7 +127,7 @@ static int collective(const char *call, enum collective kind, const void *from, 
     range(call, MEMORY, op.comm->card, to, kind == ALL_GATHER ? bytes * op.comm->world : bytes);
     op.collective = kind, op.from = from, op.to = to, op.count = count, op.root = root, op.bytes = bytes;
     op.serial = ++op.comm->sequence;
-    op.hangs = means("STUB_HANG", call);
+    op.hangs = means("STUB_HANG", call), op.wrong = means("STUB_WRONG", call);
     if (means("STUB_ASYNC", call)) op.comm->async_error = 6;
     queue(find(STREAM, stream), op);
     pthread_mutex_unlock(&lock);
