@@ -171,7 +171,7 @@ fn a_rank_that_is_missing_is_named_and_no_card_waits_for_it() {
 #[test]
 fn a_rank_that_fails_or_leaves_ends_the_wait_at_once() {
     for (what, why) in [
-        ("panic", "rank 1 on this process reported a fault (code 7): spleen_12.nii.gz cannot be read"),
+        ("fault", "rank 1 on this process reported a fault (code 7): spleen_12.nii.gz cannot be read"),
         ("leave", "rank 1 on this process reported a fault (code 1): it left before the run was finished"),
     ] {
         let done = run("NVIDIA", &[], what);
