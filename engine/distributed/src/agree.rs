@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use crate::{At, CommError, Communicator};
 
@@ -30,6 +31,13 @@ pub fn agree(ranks: &dyn Communicator, facts: &Facts, at: &At) -> Result<(), Agr
     let own = serde_json::to_vec(facts).unwrap_or_default();
     let parts = ranks.all_gather(own, at)?;
     let all: Vec<Facts> = parts.iter().map(|part| serde_json::from_slice(part).unwrap_or_default()).collect();
+    let differences = differences(&all, ranks.hosts());
+    if differences.is_empty() { Ok(()) } else { Err(AgreeError::Differ(differences)) }
+}
+
+/// How the facts of the ranks differ, with the ranks and hosts that are not like most; empty where
+/// they do not.
+pub(crate) fn differences(all: &[Facts], hosts: &[Arc<str>]) -> String {
     let mut differences = String::new();
     let mut names: Vec<&String> = all.iter().flat_map(Facts::keys).collect();
     names.sort();
@@ -49,11 +57,11 @@ pub fn agree(ranks: &dyn Communicator, facts: &Facts, at: &At) -> Result<(), Agr
             (0..values.len()).filter(|rank| !odd.contains(rank)).map(|rank| rank.to_string()).collect();
         let _ = write!(differences, "{} {}", if others.len() == 1 { "rank" } else { "ranks" }, others.join(", "));
         for rank in odd {
-            let (value, host) = (values[rank].unwrap_or("nothing"), &ranks.hosts()[rank]);
+            let (value, host) = (values[rank].unwrap_or("nothing"), &hosts[rank]);
             let _ = write!(differences, ", but {value} on rank {rank} ({host})");
         }
     }
-    if differences.is_empty() { Ok(()) } else { Err(AgreeError::Differ(differences)) }
+    differences
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ pub enum Cause {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// A function of the MPI library failed.
+    /// A function of a library that carries the data failed.
     #[error("{function} failed with code {code}: {text}")]
     Call {
         /// The function.
@@ -83,16 +83,28 @@ pub enum Cause {
         /// What the library says of it.
         text: String,
     },
-    /// The MPI library does not return from a call.
-    #[error("the MPI library does not return from a call after {} s", .waited.as_secs_f64())]
+    /// The library noticed an error of work that was under way, such as a lost connection.
+    #[error("{library} reports an error of work that was under way, code {code}: {text}")]
+    Asynchronous {
+        /// `NCCL` or `RCCL`.
+        library: &'static str,
+        /// The code.
+        code: i32,
+        /// What the library says of it.
+        text: String,
+    },
+    /// The library does not return from a call.
+    #[error("the {library} library does not return from a call after {} s", .waited.as_secs_f64())]
     Stuck {
+        /// `MPI`, `NCCL` or `RCCL`.
+        library: &'static str,
         /// Time since the start of the operation.
         waited: Duration,
     },
     /// An earlier operation of this communicator failed.
     #[error("an earlier operation failed: {0}")]
     Earlier(CommError),
-    /// The communicator was finished before, or the thread that owns MPI has ended.
+    /// The communicator was finished before, or the thread that owns its library has ended.
     #[error("the communicator has ended")]
     Finished,
 }

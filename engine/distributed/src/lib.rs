@@ -6,6 +6,7 @@
 //!
 //! - [`Communicator`] is what ranks say to each other: all-reduce, broadcast, gather, barrier. It is
 //!   implemented by [`threads`] of one process and by [`mpi`], whose library is found at run time.
+//! - [`nccl`] lets the sums go over the ranks' cards, by NCCL or RCCL, on top of one of the two.
 //! - [`Placement`] is which rank a launcher made this process; [`connect`] opens what it calls for.
 //! - [`Buckets`] group gradients for the all-reduce in the order in which backward yields them.
 //! - [`agree`] finds out which rank has another recipe, version, data or weights.
@@ -35,6 +36,7 @@ mod communicator;
 mod connect;
 mod error;
 pub mod mpi;
+pub mod nccl;
 mod operation;
 mod pending;
 mod placement;
@@ -50,6 +52,7 @@ pub use communicator::Communicator;
 pub use connect::connect;
 pub use error::{Cause, CommError, Peer, PeerState};
 pub use mpi::{MpiCommunicator, MpiError};
+pub use nccl::{NcclError, OnCards};
 pub use operation::{AllReduce, Operation, Order, Received};
 pub use pending::Pending;
 pub use placement::{Launcher, Placement, PlacementError};

@@ -10,7 +10,8 @@ pub enum Order {
     /// rank, and does not depend on the library's algorithm.
     #[default]
     Rank,
-    /// As the library likes (`MPI_Iallreduce`). Values that travel as bf16 are always added by rank.
+    /// As the library likes (`MPI_Iallreduce`, `ncclAllReduce`). Where values travel as bf16, MPI and
+    /// threads add them by rank all the same, and NCCL rounds each partial sum.
     Any,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use crate::waits::Ledger;
@@ -32,6 +32,17 @@ pub struct Pending<T> {
     phase: String,
     bytes: u64,
     take: fn(Received) -> T,
+}
+
+/// The answer when its time has passed, or when none can come any more.
+fn overdue(answer: &Receiver<Answer>, late: Box<dyn FnOnce() -> Late + Send>) -> Answer {
+    let late = late();
+    // It may have come while the reason was looked for.
+    match (answer.try_recv(), late) {
+        (Ok(answer), _) => answer,
+        (Err(_), Late::Never(error)) => Err(error),
+        (Err(_), Late::Soon(error)) => answer.recv().unwrap_or(Err(error)),
+    }
 }
 
 impl Pending<Received> {
@@ -64,18 +75,23 @@ impl<T> Pending<T> {
         let answer = self.answer.recv_timeout((self.started + self.patience).saturating_duration_since(begin));
         let answer = match answer {
             Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                let late = (self.late)();
-                // It may have come while the reason was looked for.
-                match (self.answer.try_recv(), late) {
-                    (Ok(answer), _) => answer,
-                    (Err(_), Late::Never(error)) => Err(error),
-                    (Err(_), Late::Soon(error)) => self.answer.recv().unwrap_or(Err(error)),
-                }
-            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => overdue(&self.answer, self.late),
         };
         self.ledger.record(&self.phase, self.bytes, begin.elapsed());
         answer.map(self.take)
+    }
+}
+
+impl Pending<Received> {
+    /// The answer, if there is one by now: from the backend, or because its time has passed. This
+    /// counts as no wait.
+    pub(crate) fn poll(self) -> Result<Answer, Self> {
+        match self.answer.try_recv() {
+            Ok(answer) => return Ok(answer),
+            Err(TryRecvError::Empty) if self.started.elapsed() < self.patience => return Err(self),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+        }
+        Ok(overdue(&self.answer, self.late))
     }
 }
 

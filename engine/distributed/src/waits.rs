@@ -33,6 +33,18 @@ impl Waits {
     pub fn seconds(&self) -> f64 {
         self.phases.values().map(|phase| phase.seconds).sum()
     }
+
+    /// With those of another communicator of this rank.
+    pub(crate) fn and(mut self, other: Waits) -> Waits {
+        for (phase, more) in other.phases {
+            let entry = self.phases.entry(phase).or_default();
+            entry.operations += more.operations;
+            entry.bytes += more.bytes;
+            entry.seconds += more.seconds;
+            entry.longest_seconds = entry.longest_seconds.max(more.longest_seconds);
+        }
+        self
+    }
 }
 
 /// The waits of a communicator, while it is used.

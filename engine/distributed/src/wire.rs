@@ -11,7 +11,7 @@ pub enum Wire {
     #[default]
     F32,
     /// 2 bytes per value. Each rank's values are rounded once, the sum is accumulated in f64 and
-    /// rounded once more.
+    /// rounded once more (for NCCL and [`Order::Any`](crate::Order), see there).
     Bf16,
 }
 

@@ -82,6 +82,14 @@ pub fn name(device: &Device) -> String {
     card(device).map_or_else(|| "cpu".to_owned(), |(name, _)| name)
 }
 
+/// Which of the cards of CUDA or ROCm a device is, between which NCCL and RCCL send; `None` of any
+/// other device.
+pub fn linked_card(device: &Device) -> Option<usize> {
+    let own = device.clone().inner();
+    let mut found = ["cuda", "rocm"].into_iter().filter_map(devices_of);
+    found.find_map(|devices| devices.into_iter().position(|device| device == own))
+}
+
 /// Why a `--device` value selects no device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -85,6 +85,17 @@ impl Ranks {
         }
     }
 
+    /// The same ranks, reached in another way.
+    #[must_use]
+    pub fn over(self, communicator: Arc<dyn Communicator>) -> Self {
+        Self { communicator, ..self }
+    }
+
+    /// What they are reached by, to be wrapped.
+    pub fn shared_communicator(&self) -> Arc<dyn Communicator> {
+        Arc::clone(&self.communicator)
+    }
+
     /// This rank, from 0.
     pub fn rank(&self) -> usize {
         self.communicator.rank()

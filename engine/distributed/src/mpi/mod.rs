@@ -263,7 +263,7 @@ impl Communicator for MpiCommunicator {
         let sent = self.commands.send(Command::Start(job)).is_ok();
         let deadline = at.deadline;
         let finished = self.error(name, at, Cause::Finished);
-        let stuck = self.error(name, at, Cause::Stuck { waited: deadline });
+        let stuck = self.error(name, at, Cause::Stuck { library: "MPI", waited: deadline });
         let late = move || Late::Never(if sent && started.elapsed() > deadline { stuck } else { finished });
         Pending::new(receiver, at.deadline + ANSWERS + REPORT, late, (self.ledger.clone(), at, bytes))
     }
@@ -287,7 +287,7 @@ impl Communicator for MpiCommunicator {
         match ended.recv_timeout(at.deadline) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(cause)) => Err(self.error("finish", at, cause)),
-            Err(_) => Err(self.error("finish", at, Cause::Stuck { waited: at.deadline })),
+            Err(_) => Err(self.error("finish", at, Cause::Stuck { library: "MPI", waited: at.deadline })),
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Distributed {
     /// Whether every batch norm has the statistics of all ranks' batches, and not only those named
     /// `syncbatch` (`torch.nn.SyncBatchNorm`).
     pub sync_batch_norm: bool,
+    /// Whether gradients travel over the cards of the ranks, by NCCL or RCCL.
+    pub cards: Cards,
     /// The most MiB of gradients that travel together: the first of them while the backward pass
     /// computes the rest.
     pub bucket_mib: f64,
@@ -42,6 +44,19 @@ pub enum Mode {
     Exact,
 }
 
+/// Whether gradients travel over the cards of the ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cards {
+    /// Where every rank computes on one, and a library is found.
+    #[default]
+    Auto,
+    /// Always: an error where that cannot be.
+    On,
+    /// Never: they travel through the memory of the host.
+    Off,
+}
+
 impl Default for Distributed {
     fn default() -> Self {
         Self {
@@ -49,6 +64,7 @@ impl Default for Distributed {
             wire: Default::default(),
             order: Default::default(),
             sync_batch_norm: false,
+            cards: Cards::default(),
             bucket_mib: distributed::BUCKET_BYTES as f64 / MIB,
             deadline: distributed::DEADLINE.as_secs_f64(),
         }

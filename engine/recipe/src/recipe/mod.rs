@@ -38,7 +38,7 @@ mod schema;
 mod tta;
 
 pub use adversarial::Adversarial;
-pub use distributed::{Distributed, Mode};
+pub use distributed::{Cards, Distributed, Mode};
 pub use folds::{FoldMethod, Folds};
 pub use init::Init;
 pub use listens::Listens;

@@ -4,16 +4,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hearth_data::{DistributedSampler, Item, PartitionOptions, partition_dataset};
-use hearth_train::Ranks;
+use hearth_train::distributed::nccl::{self, NcclError};
 use hearth_train::distributed::{self, At, Share, Waits};
+use hearth_train::{Ranks, device};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cases::seed32;
 use super::{Cases, Plan};
 use crate::error::{At as _, Context, Outcome, RecipeError};
-use crate::notice::failure;
-use crate::recipe::Mode;
+use crate::notice::{failure, warning};
+use crate::recipe::{Cards, Mode};
 
 /// The training cases of a rank, and in which order it takes them where the recipe's own does not
 /// do.
@@ -116,6 +117,30 @@ pub fn agree(plan: &Plan, data: &Path, ranks: &Ranks) -> Outcome {
     let facts = facts.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
     let at = At::new("comparing the ranks", 0).within(ranks.deadline);
     distributed::agree(ranks.communicator(), &facts, &at).map_err(RecipeError::from_error)
+}
+
+/// The ranks with sums over their cards, as `distributed.cards` says.
+///
+/// # Errors
+/// Where they are demanded and cannot be had, or a rank is missing.
+pub fn over_cards(plan: &Plan, ranks: Ranks) -> Outcome<Ranks> {
+    let (cards, own) = (plan.recipe.distributed.cards, device::linked_card(&plan.device));
+    if cards == Cards::Off {
+        return Ok(ranks);
+    }
+    if cards == Cards::Auto && gathered(&ranks, "which ranks compute on cards", &own.is_some())?.contains(&false) {
+        return Ok(ranks);
+    }
+    match nccl::join(ranks.shared_communicator(), own, ranks.deadline) {
+        Ok(over) => Ok(ranks.over(over)),
+        // What the cards go by is out of order itself.
+        Err(error @ NcclError::Comm(_)) => Err(RecipeError::from_error(error)),
+        Err(error) if cards == Cards::Auto => {
+            warning!("gradients travel through the memory of the host: {error}");
+            Ok(ranks)
+        }
+        Err(error) => Err(plan.document.error_at("distributed.cards", error.to_string())),
+    }
 }
 
 /// What each rank has for the others, on all of them, in their order.

@@ -81,6 +81,7 @@ impl Session {
         if let Some(ranks) = &ranks {
             parts::agree(&plan, data, ranks)?;
         }
+        let ranks = ranks.map(|ranks| parts::over_cards(&plan, ranks)).transpose()?;
         // Errors in the recipe are reported before the work begins.
         let plugins = plugins::load(&plan, given)?;
         handlers::check(&plan, &plugins)?;
