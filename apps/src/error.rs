@@ -40,9 +40,9 @@ impl Failure {
         self.code
     }
 
-    /// The whole chain in one line.
+    /// The whole chain in one line, without causes that the words before them quote.
     pub fn line(&self) -> String {
-        self.chain.join(": ")
+        hearth_recipe::text::chain(&self.chain)
     }
 
     /// Adds what was being done in front; the end of an interrupted run needs no words.

@@ -210,7 +210,11 @@ fn a_table_of_cases_trains_fold_by_fold() {
     std::fs::write(&broken, "no volume").expect("a file");
     let weighted = |weights: [&str; 3]| {
         let mut lines: Vec<String> = rows.lines().zip(weights).map(|(row, w)| format!("{row},{w}")).collect();
-        lines.push(lines[2].clone());
+        // The same volume once more, to validate on: a file that is listed twice would be refused.
+        let again = lines[2].replacen("spleen_02", "again", 1);
+        let (from, to) = (lines[2].split(',').next(), again.split(',').next());
+        std::fs::copy(from.expect("an image"), to.expect("an image")).expect("copied");
+        lines.push(again);
         lines[1] = format!("{broken},{broken},{}", weights[1]);
         std::fs::write(&table, format!("image,label,weight\n{}\n", lines.join("\n"))).expect("a table");
     };

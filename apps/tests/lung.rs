@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{errors, fail, plugins_are_built, run, succeed, text};
+use common::{errors, fail, plugins_are_built, succeed, text};
 use dicom_core::{DataElement, PrimitiveValue, VR};
 use dicom_dictionary_std::tags;
 use dicom_object::DefaultDicomObject;
@@ -124,7 +124,7 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
     // Results that are there are not made again, and not replaced, whatever their kind.
     let (given, target) = (text(&data.join("LUNG1-001")), text(&one));
     let again = ["predict", &run, "-i", &given, "-o", &target, "--device", "cpu", "--dicom-seg"];
-    let said = errors(&run(&again));
+    let said = errors(&common::run(&again));
     assert!(said.contains("done by an earlier call"), "{said}");
     let otherwise = [&again[..], &["--tta", "flips"]].concat();
     fail(&otherwise, 1, &["_seg.nii.gz exists", "--overwrite"]);
@@ -161,7 +161,7 @@ fn a_missing_slice_is_found_by_the_recipe_s_chain_and_can_be_accepted() {
 }
 
 #[test]
-fn what_is_no_dicom_is_refused_before_the_work() {
+fn what_is_no_dicom_is_refused_and_the_others_are_done() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let data = chests(dir.path(), 3);
     let run = dir.path().join("run");
@@ -173,13 +173,12 @@ fn what_is_no_dicom_is_refused_before_the_work() {
     let (target, nifti, images) = (text(&out), text(&nifti), text(&images));
     let predict = ["predict", &run, "-o", &target, "--device", "cpu"];
     for option in ["--dicom-seg", "--rtstruct"] {
-        // Nothing is predicted, also not what could be.
-        fail(
-            &[&predict[..], &["-i", &images, &nifti, option]].concat(),
-            1,
-            &["need DICOM images", "chest.nii.gz", "it is not a series of DICOM"],
-        );
+        let words = ["need DICOM images", "chest.nii.gz", "it is not a series of DICOM"];
+        fail(&[&predict[..], &["-i", &nifti, option]].concat(), 1, &words);
         assert!(!out.exists());
+        fail(&[&predict[..], &["-i", &images, &nifti, option]].concat(), 1, &words);
+        assert!(below(&out).iter().all(|file| file.contains("0.000000-NA")) && !below(&out).is_empty());
+        fs::remove_dir_all(&out).expect("removed");
     }
     fail(
         &[&predict[..], &["-i", &nifti, "--series", "thinnest"]].concat(),

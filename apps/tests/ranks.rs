@@ -290,3 +290,43 @@ fn ranks_are_started_again_and_continue() {
         assert!(!output.status.success() && !said.contains("restart "), "{by:?}: {said}");
     }
 }
+
+/// Gradients go over cards that a library imitates: the run is that of ranks without cards.
+#[test]
+fn gradients_travel_over_imitated_cards() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    phantom(dir.path(), 8);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/distributed/tests/nccl/stub.c");
+    let stub = dir.path().join("libnccl.so");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-O1", "-pthread", "-DNVIDIA", "-o", &text(&stub)]).arg(source);
+    let built = cc.output().expect("a C compiler");
+    assert!(built.status.success(), "{}", errors(&built));
+    let file = text(&recipe(dir.path()));
+    for by in launchers().into_iter().filter(|by| *by != By::Mpirun("mpirun.mpich")) {
+        let name = |what: &str| format!("{what}-{by:?}").replace(['(', ')', '"', '.'], "");
+        let (plain, cards) = (name("plain"), name("cards"));
+        let run = |out: &str, set: &str| {
+            let job = Job { folder: dir.path(), by, ranks: 2, out };
+            let log = dir.path().join(format!("{out}.log"));
+            let mut command = job.command(&[&file, "--epochs", "3", "--set", set]);
+            command.env("HEARTH_NCCL", &stub).env("HEARTH_GPU_DRIVER", &stub).env("STUB_LOG", &log);
+            let output = command.env("TMPDIR", dir.path()).output().expect("the program starts");
+            assert!(output.status.success(), "{by:?}: {}", errors(&output));
+            (weights(&job.out()), fs::read_to_string(log).unwrap_or_default())
+        };
+        let (expected, log) = run(&plain, "distributed.cards=off");
+        assert!(log.is_empty(), "{log}");
+        let (found, log) = run(&cards, "distributed.cards=on");
+        assert!(log.contains("ncclCommInitRank") && log.contains("ncclCommDestroy"), "{by:?}: {log}");
+        assert!(found == expected, "{by:?}: added in the order of ranks, to the bit");
+    }
+    // Demanded where there is none.
+    let job = Job { folder: dir.path(), by: By::Threads, ranks: 2, out: "none" };
+    let mut command = job.command(&[&file, "--epochs", "1", "--set", "distributed.cards=on"]);
+    let output = command.env("HEARTH_NCCL", dir.path().join("missing.so")).output().expect("the program starts");
+    let said = errors(&output);
+    assert!(!output.status.success() && said.contains("distributed.cards") && said.contains("missing.so"), "{said}");
+    assert!(!job.out().exists());
+}

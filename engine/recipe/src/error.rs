@@ -1,6 +1,8 @@
 //! [`RecipeError`]: what could not be done, and why.
 
 use std::error::Error;
+
+use crate::text;
 use std::fmt;
 
 use hearth_registry::{Document, Fault};
@@ -34,7 +36,7 @@ impl RecipeError {
         Self { message: doing.into(), source: Some(Box::new(self)) }
     }
 
-    /// The whole chain in one line.
+    /// The whole chain in one line, without causes that the words before them quote.
     pub fn line(&self) -> String {
         let mut parts = vec![self.message.clone()];
         let mut cause = self.source();
@@ -42,7 +44,7 @@ impl RecipeError {
             parts.push(error.to_string());
             cause = error.source();
         }
-        parts.join(": ")
+        text::chain(&parts)
     }
 }
 

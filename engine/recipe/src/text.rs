@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers and errors as people read them.
 
 /// `1234567` as `1,234,567`.
 pub fn thousands(number: u64) -> String {
@@ -23,6 +23,21 @@ pub fn bytes(count: u64) -> String {
         value /= 1024.0;
     }
     format!("{value:.1} TiB")
+}
+
+/// A message and its causes in one line; a cause that the words before it quote is skipped.
+pub fn chain(parts: &[String]) -> String {
+    let mut line = String::new();
+    for part in parts {
+        if !line.is_empty() && line.contains(part.as_str()) {
+            continue;
+        }
+        if !line.is_empty() {
+            line += ": ";
+        }
+        line += part;
+    }
+    line
 }
 
 /// Seconds for people: `0.42 s`, `3 min 05 s`.

@@ -135,9 +135,9 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
             .unless(cpu("a CPU's transforms run on it already")),
         Rung::new("AMP", vec![("training.precision", "auto".to_owned())]).unless(cpu("a CPU computes in fp32")),
         Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) },
-        Rung::new(format!("loss {}", name_of(given)?), vec![("loss", loss)]).unless(
-            regular.is_none().then_some("the recipe's loss is Dice alone, or of a kind that has none beside it"),
-        ),
+        Rung::new(format!("loss {}", name_of(given)?), vec![("loss", loss)]).unless(regular.is_none().then_some(
+            "there is no loss of Dice alone to compare with: the recipe's loss has no other term, or no Dice",
+        )),
         Rung::new(format!("optimizer {}", name_of(&recipe.optimizer)?), vec![("optimizer", optimizer)])
             .unless(same_optimizer),
     ])
@@ -183,7 +183,7 @@ const COLUMNS: [(&str, Lean); 7] = [
     ("faster", Lean::Right),
     ("to target", Lean::Right),
     ("epochs", Lean::Right),
-    ("best Dice", Lean::Right),
+    ("best", Lean::Right),
 ];
 
 /// Each row compared with the first.
@@ -198,7 +198,7 @@ fn cells(rows: &[Row]) -> Vec<Vec<String>> {
             format!("{:.2} x", first / took.epoch),
             took.hit.map_or_else(|| "not reached".to_owned(), seconds),
             took.epochs.to_string(),
-            format!("{:.4}", took.best),
+            format!("{} {:.4}", took.metric, took.best),
         ],
     };
     rows.iter().map(cell).collect()
@@ -233,7 +233,8 @@ fn write(out: &Path, recipe: &str, rows: &[Row]) -> Outcome {
         ];
         format!("{},{}\n", row.rung.name, numbers.map(number).join(","))
     });
-    let head = "row,prepare_seconds,epoch_seconds,target_seconds,epochs,best_dice\n".to_owned();
+    let metric = rows.iter().find_map(|row| row.took.as_ref()).map_or("dice", |took| &took.metric);
+    let head = format!("row,prepare_seconds,epoch_seconds,target_seconds,epochs,best_{metric}\n");
     let path = out.join("ladder.csv");
     Ok(folders::replace(&path, std::iter::once(head).chain(csv).collect::<String>())?)
 }

@@ -1,4 +1,4 @@
-//! Trains until the validation reaches a Dice, and measures the time.
+//! Trains until the key metric of the validation reaches a target, and measures the time.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,12 @@ use super::median;
 use crate::error::Outcome;
 use crate::note;
 use crate::recipe::Document;
+use crate::recipe::metric::MEAN_DICE;
 use crate::run::{Start, trainer};
 
 /// How far to train.
 pub struct Goal {
-    /// Stop at this mean Dice.
+    /// Stop at this value of the key metric.
     pub target: f64,
     /// Validate after every so many epochs.
     pub every: u64,
@@ -34,8 +35,10 @@ pub struct Reached {
     pub total: f64,
     /// Epochs run.
     pub epochs: u64,
-    /// The best mean Dice.
+    /// The best value of the key metric.
     pub best: f64,
+    /// Its name, `dice` for `mean_dice`.
+    pub metric: String,
 }
 
 /// What handlers record.
@@ -77,13 +80,16 @@ pub fn reach(document: Document, data: &Path, goal: &Goal) -> Outcome<Reached> {
         Ok(())
     })?;
     let (shared, target) = (notes.clone(), goal.target);
+    let key = plan.recipe.metric.list().into_iter().next().map_or_else(|| MEAN_DICE.to_owned(), |(name, _)| name);
+    let metric = if key == MEAN_DICE { "dice".to_owned() } else { key.clone() };
+    let named = metric.clone();
     engine.on(Event::EpochCompleted.every(goal.every), move |cx| {
-        let dice = cx.host.run("validation")?.get("mean_dice").copied().unwrap_or(f64::NAN);
+        let value = cx.host.run("validation")?.get(&key).copied().unwrap_or(f64::NAN);
         let seconds = start.elapsed().as_secs_f64();
-        note!("{}", json!({ "epoch": cx.state.epoch, "dice": dice, "seconds": seconds }));
+        note!("{}", json!({ "epoch": cx.state.epoch, &named: value, "seconds": seconds }));
         let mut notes = shared.open();
-        notes.best = notes.best.max(dice);
-        if dice >= target {
+        notes.best = notes.best.max(value);
+        if value >= target {
             notes.hit = Some(seconds);
             cx.host.terminate("the target is reached");
         }
@@ -94,5 +100,5 @@ pub fn reach(document: Document, data: &Path, goal: &Goal) -> Outcome<Reached> {
     let mut notes = notes.open();
     let epoch = if notes.epochs.is_empty() { f64::NAN } else { median(&mut notes.epochs) };
     let epochs = trainer.engine().state().epoch;
-    Ok(Reached { prepared, epoch, hit: notes.hit, total, epochs, best: notes.best })
+    Ok(Reached { prepared, epoch, hit: notes.hit, total, epochs, best: notes.best, metric })
 }

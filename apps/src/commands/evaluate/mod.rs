@@ -227,8 +227,8 @@ fn evaluate_shared(args: &Args, ranks: Option<&Ranks>) -> Outcome<Evaluated> {
         }
     });
     let augmentation = augmented.then(|| recipe.tta.words());
-    let (grid, empty) = (args.grid, args.empty.rule());
-    Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation, cases, grid, empty })
+    let (grid, empty, maps) = (args.grid, args.empty.rule(), recipe.output().is_map());
+    Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation, cases, grid, maps, empty })
 }
 
 /// The folder within the run's for files of handlers that listen to the evaluator.

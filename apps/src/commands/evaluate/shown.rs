@@ -1,5 +1,7 @@
 //! What was measured, as a table, JSON and CSV.
 
+use std::collections::BTreeMap;
+
 use hearth_train::CaseRow;
 use serde_json::{Map, Value, json};
 
@@ -23,6 +25,8 @@ pub struct Evaluated {
     pub cases: String,
     /// The grid of the comparison.
     pub grid: Grid,
+    /// Whether predictions are maps, which have another grid in their files.
+    pub maps: bool,
     /// What a distance to nothing counts.
     pub empty: Empty,
 }
@@ -44,6 +48,9 @@ pub struct Measured {
     /// Cases of each class that count the diagonal of the image in place of a distance to nothing.
     pub penalised: Vec<usize>,
 }
+
+/// More rows than anybody reads.
+const MANY: usize = 200;
 
 impl Measured {
     /// The mean of one class over the cases that have it.
@@ -80,18 +87,42 @@ impl Measured {
         json!({ "value": number(row_mean(row)), "per_class": per_class })
     }
 
+    /// The rows that are printed: those of many regions of slides as their means by slide.
+    fn printed(&self) -> Vec<CaseRow> {
+        if self.rows.len() <= MANY {
+            return self.rows.clone();
+        }
+        let slide = |row: &CaseRow| row.case.split(" row ").next().unwrap_or_default().to_owned();
+        let mut slides: BTreeMap<String, Vec<&CaseRow>> = BTreeMap::new();
+        for row in self.rows.iter().filter(|row| !row.values.is_empty()) {
+            slides.entry(slide(row)).or_default().push(row);
+        }
+        let of = |(case, rows): (String, Vec<&CaseRow>)| {
+            let columns = rows.iter().map(|row| row.values.len()).max().unwrap_or(0);
+            let column =
+                |index: usize| mean(rows.iter().filter_map(|row| row.values.get(index)).map(|v| f64::from(*v)));
+            CaseRow { case, values: (0..columns).map(|index| column(index) as f32).collect() }
+        };
+        slides.into_iter().map(of).collect()
+    }
+
     /// The values of each case, their means below.
     fn print(&self) {
-        let width = self.rows.iter().map(|row| row.case.len()).max().unwrap_or(0).max("mean".len());
+        let rows = self.printed();
+        let width = rows.iter().map(|row| row.case.len()).max().unwrap_or(0).max("mean".len());
         let heads: String = self.classes.iter().map(|name| format!("  {name:>10}")).collect();
         out!("{}", bold(&format!("{:width$}{heads}  {:>10}", "case", "mean")));
-        for row in self.rows.iter().filter(|row| !row.values.is_empty()) {
+        for row in rows.iter().filter(|row| !row.values.is_empty()) {
             let values: String =
                 self.classes.iter().zip(&row.values).map(|(_, value)| cell(f64::from(*value))).collect();
             out!("{:width$}{values}{}", row.case, cell(row_mean(row)));
         }
         let means: String = (0..self.classes.len()).map(|class| cell(self.class_mean(class))).collect();
         out!("{}", bold(&format!("{:width$}{means}{}", "mean", cell(self.value))));
+        if rows.len() < self.rows.len() {
+            let (rows, all) = (rows.len(), self.rows.len());
+            out!("{rows} means of {all} rows, which --csv and -o have");
+        }
         for (class, name) in self.classes.iter().enumerate() {
             let (left, all) = (self.left_out(class), self.rows.len());
             if let penalised @ 1.. = self.penalised[class] {
@@ -223,7 +254,10 @@ impl Evaluated {
 
     fn print_rule(&self) {
         let grid = match self.grid {
-            Grid::Network => "on the network's grid; --grid original compares what `hearth predict` writes",
+            Grid::Network if self.maps => {
+                "on the network's grid; --grid original compares what `hearth predict` writes"
+            }
+            Grid::Network => "as the network has them",
             Grid::Original => "on the images' own grids",
         };
         out!("{}, {grid}", self.cases);

@@ -153,9 +153,14 @@ impl Trained {
     /// # Errors
     /// A slide that is not there, a recipe that does not learn patches.
     pub fn slide_key(&self, slide: &Path) -> Outcome<Value> {
-        let mut key = self.result_key(&slide_files(slide)?)?;
-        key["hearth"] = json!("partial probability map");
-        key["slide"] = json!(slide.file_name().unwrap_or_default().to_string_lossy());
+        // First what a file of it is known by.
+        let mut key = json!({
+            "hearth": "partial probability map",
+            "slide": slide.file_name().unwrap_or_default().to_string_lossy(),
+        });
+        if let (Value::Object(key), Value::Object(more)) = (&mut key, self.result_key(&slide_files(slide)?)?) {
+            key.extend(more);
+        }
         Ok(key)
     }
 }
