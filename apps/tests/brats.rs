@@ -105,6 +105,89 @@ fn a_tumour_is_written_in_the_numbers_of_its_data_set() {
     assert!(whole.iter().sum::<f64>() > 1.0, "it has learned something: {whole:?}");
 }
 
+/// What the recipe makes of each case.
+fn prepared(data: &Path, out: &Path) -> Vec<Vec<f32>> {
+    prepared_with(data, out, &[])
+}
+
+fn prepared_with(data: &Path, out: &Path, more: &[&str]) -> Vec<Vec<f32>> {
+    succeed(&[&["preprocess", "demo-brats", "--data", &text(data), "-o", &text(out)][..], more].concat());
+    let list = std::fs::read_dir(out).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut images: Vec<PathBuf> = list.filter(|path| text(path).ends_with("_image.nii.gz")).collect();
+    images.sort();
+    assert_eq!(images.len(), 3);
+    images.iter().map(|path| hearth_data::read_nifti(path).expect("NIfTI").to_vec()).collect()
+}
+
+/// Contrasts are taken by name, in whichever order and spelling a data set has them.
+#[test]
+fn channels_are_taken_by_name() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (list, folders) = (phantom(dir.path(), "decathlon"), phantom(dir.path(), "brats2018"));
+    let expected = prepared(&list, &dir.path().join("out1"));
+    // T1w, FLAIR, T2w, T1gd in place of FLAIR, T1w, T1gd, T2w.
+    let order = [1, 0, 3, 2];
+    let at = list.join("dataset.json");
+    let json = std::fs::read_to_string(&at).expect("a list");
+    let mut json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let named = json["modality"].clone();
+    for (to, from) in order.iter().enumerate() {
+        json["modality"][to.to_string()] = named[from.to_string()].clone();
+    }
+    std::fs::write(&at, json.to_string()).expect("written");
+    for entry in std::fs::read_dir(list.join("imagesTr")).expect("images") {
+        let path = entry.expect("an entry").path();
+        let mut image = hearth_data::read_nifti(&path).expect("NIfTI");
+        let channels = order.map(|from: usize| image.data.clone().narrow(0, from, 1));
+        image.data = burn::tensor::Tensor::cat(channels.to_vec(), 0);
+        hearth_data::write_nifti(&path, &image, hearth_data::NiftiOptions::default()).expect("written");
+    }
+    assert!(prepared(&list, &dir.path().join("out2")) == expected, "another order");
+    let as_2018 = ["--set", "task.classes=brats2018"];
+    assert!(prepared_with(&folders, &dir.path().join("out3"), &as_2018) == expected, "a file for each contrast");
+    let mut table = "case,t2,t1ce,FLAIR,t1,label\n".to_owned();
+    for case in ["Brats18_000", "Brats18_001", "Brats18_002"] {
+        let file = |end: &str| text(&folders.join(case).join(format!("{case}_{end}.nii.gz")));
+        let files = ["t2", "t1ce", "flair", "t1", "seg"].map(file);
+        table += &format!("{case},{}\n", files.join(","));
+    }
+    let at = dir.path().join("cases.csv");
+    std::fs::write(&at, table).expect("written");
+    assert!(prepared_with(&at, &dir.path().join("out4"), &as_2018) == expected, "a column for each contrast");
+}
+
+/// A network that was trained with one numbering is used on data with another.
+#[test]
+fn another_numbering_is_read_and_written() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (list, folders) = (phantom(dir.path(), "decathlon"), phantom(dir.path(), "brats2023"));
+    let run = dir.path().join("run");
+    train(&list, &run, "12", &[]);
+    let (run, data) = (text(&run), text(&folders));
+    let evaluate = ["evaluate", &run, "--data", &data, "--all", "--device", "cpu", "--csv"];
+    fail(&evaluate, 1, &["label 1 is \"necrotic core\"", "--classes brats2023"]);
+    let own = ["evaluate", &run, "--data", &text(&list), "--all", "--device", "cpu", "--csv"];
+    // The same heads, and the same figures.
+    let rows = |csv: String| -> Vec<String> {
+        csv.lines().skip(1).map(|line| line.split_once(',').map_or("", |(_, rest)| rest).to_owned()).collect()
+    };
+    assert_eq!(rows(succeed(&[&evaluate[..], &["--classes", "brats2023"]].concat())), rows(succeed(&own)));
+    fail(&[&evaluate[..], &["--classes", "brats2099"]].concat(), 1, &["--classes", "brats2015"]);
+    let (first, second) = (dir.path().join("first"), dir.path().join("second"));
+    let predict = |out: &Path, more: &[&str]| {
+        succeed(&[&["predict", &run, "-i", &data, "-o", &text(out), "--device", "cpu"][..], more].concat());
+        let list = std::fs::read_dir(out).expect("a folder").map(|entry| entry.expect("an entry").path());
+        let mut maps: Vec<PathBuf> = list.filter(|path| text(path).ends_with("_seg.nii.gz")).collect();
+        maps.sort();
+        maps.iter().map(|map| hearth_data::read_nifti(map).expect("NIfTI").to_vec()).collect::<Vec<_>>()
+    };
+    let (theirs, ours) = (predict(&second, &["--classes", "brats2023"]), predict(&first, &[]));
+    // Oedema is 1 in the Decathlon and 2 in BraTS, the core the other way round.
+    let swapped = |value: &f32| if *value == 0.0 || *value == 3.0 { *value } else { 3.0 - value };
+    let expected: Vec<Vec<f32>> = ours.iter().map(|map| map.iter().map(swapped).collect()).collect();
+    assert!(theirs == expected && theirs != ours);
+}
+
 #[test]
 fn labels_of_another_convention_are_named_before_training() {
     let dir = tempfile::tempdir().expect("a temporary folder");

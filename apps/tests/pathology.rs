@@ -395,3 +395,20 @@ fn real_slides_train_and_are_mapped() {
     }
     succeed(&["metrics", "froc", "--maps", &text(&maps), "--truth", &text(&data), "--itc-diameter", "0"]);
 }
+
+/// Sizes that do not belong together would train on the labels of other tissue.
+#[test]
+fn sizes_that_do_not_belong_together_are_refused() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (data, out) = (text(&dir.path().join("data")), text(&dir.path().join("run")));
+    succeed(&["data", "phantom", "pathology", "--cases", "2", "--out", &data]);
+    for (set, words) in [
+        ("data.layout.region_size=768", ["data.layout.region_size", "LoadRegion reads 192 x 192"]),
+        ("task.patch_size=512", ["task.patch_size", "patches of 64 x 64"]),
+    ] {
+        let train = ["train", "demo-pathology", "--data", &data, "--out", &out, "--device", "cpu", "--set", set];
+        fail(&[&train[..], &["--dry-run"]].concat(), 1, &words);
+        fail(&train, 1, &words);
+    }
+    assert!(!Path::new(&out).exists());
+}

@@ -124,6 +124,9 @@ struct OfCase {
     rows: Vec<Vec<u32>>,
 }
 
+/// A case by its place among all, with what each metric has of it.
+type Placed = (usize, Vec<OfCase>);
+
 fn to_bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
     rows.iter().map(|row| row.iter().map(|value| value.to_bits()).collect()).collect()
 }
@@ -143,7 +146,7 @@ fn measure_each(
     let list = trained.plan.recipe.metric.list();
     let built = list.iter().map(|(_, config)| measuring(config, empty)).collect::<Result<Vec<_>, _>>()?;
     let (mut metrics, penalties): (Vec<_>, Vec<_>) = built.into_iter().unzip();
-    let mut measure = || -> Outcome<Vec<(usize, Vec<OfCase>)>> {
+    let mut measure = || -> Outcome<Vec<Placed>> {
         let mut done = Vec::new();
         for place in own(ranks, items.len()) {
             let item = &items[place];
@@ -175,7 +178,7 @@ fn measure_each(
     let mut found = Vec::new();
     for (place, (metric, penalties)) in metrics.iter().zip(counts).enumerate() {
         let row = |case: usize, values| CaseRow { case: items[case].case.clone(), values };
-        let of = |(case, of): &(usize, Vec<OfCase>)| {
+        let of = |(case, of): &Placed| {
             let case = *case;
             from_bits(&of[place].shown).into_iter().map(move |values| row(case, values)).collect::<Vec<_>>()
         };
@@ -186,11 +189,7 @@ fn measure_each(
 }
 
 /// The cases of all ranks in their order, and the sums of their counts.
-fn together(
-    ranks: &Ranks,
-    done: Vec<(usize, Vec<OfCase>)>,
-    counts: Vec<Vec<usize>>,
-) -> Outcome<(Vec<(usize, Vec<OfCase>)>, Vec<Vec<usize>>)> {
+fn together(ranks: &Ranks, done: Vec<Placed>, counts: Vec<Vec<usize>>) -> Outcome<(Vec<Placed>, Vec<Vec<usize>>)> {
     let (mut all, mut sums) = (Vec::new(), vec![Vec::new(); counts.len()]);
     for (done, counts) in gathered(ranks, "the other ranks' cases", &(done, counts))? {
         all.extend(done);

@@ -217,8 +217,8 @@ fn of_fold(document: &Document, list: &FoldList, fold: usize, ranks: Option<&Ran
 
 /// Trains folds; of several ranks each has its own. The table is made when all are done.
 fn train_all(args: &Args, document: &Document, list: &FoldList, chosen: &[usize], ranks: Option<&Ranks>) -> Outcome {
-    let mine = own(ranks, chosen.len()).map(|place| chosen[place]);
-    let trained = mine.map(|fold| train_fold(args, document, list, fold, ranks)).collect::<Outcome<()>>();
+    let mut mine = own(ranks, chosen.len()).map(|place| chosen[place]);
+    let trained = mine.try_for_each(|fold| train_fold(args, document, list, fold, ranks));
     if let Some(ranks) = ranks {
         interrupt::waiting();
         let stopped = trained.as_ref().is_err_and(Failure::is_interruption);

@@ -18,7 +18,7 @@ use super::ensemble::Ensemble;
 use super::plan::named;
 use crate::error::{Context, Outcome, RecipeError};
 use crate::notice::notice;
-use crate::recipe::{Document, Tta};
+use crate::recipe::{Document, Node, Recipe, Tta};
 
 /// The file of a checkpoint that holds the weights.
 pub(super) const WEIGHTS: &str = "network.safetensors";
@@ -108,6 +108,24 @@ pub fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
     Ok(())
 }
 
+/// Reads and writes labels by another convention than that of the training. The chain of a run has
+/// its numbers, too.
+fn renumber(document: &mut Document, convention: &str) -> Outcome {
+    let before = Recipe::read(document)?.learns().region_labels();
+    let value = toml::Value::String(convention.to_owned()).to_string();
+    document.set_option("--classes", "task.classes", &value)?;
+    let after = Recipe::read(document)?.learns().region_labels();
+    let as_toml = |classes| toml::Value::try_from(classes).map_err(RecipeError::from_error);
+    let (before, after) = (as_toml(before.unwrap_or_default())?, as_toml(after.unwrap_or_default())?);
+    let steps = document.root().get("transforms").map_or(&[][..], |steps| steps.items());
+    let has = |step: &Node| step.get("classes").is_some_and(|classes| classes.to_toml() == before);
+    let places: Vec<usize> = steps.iter().enumerate().filter(|(_, step)| has(step)).map(|(place, _)| place).collect();
+    for place in places {
+        document.set_option("--classes", &format!("transforms.{place}.classes"), &after.to_string())?;
+    }
+    Ok(())
+}
+
 impl Trained {
     /// What a result comes from: files by size and time, the weights, the recipe's way from one to
     /// the other, and how an ensemble is merged. A result of another key is another result.
@@ -153,7 +171,7 @@ impl Trained {
         }
         accept_faults(&mut document, &accept)?;
         if let Some(classes) = classes {
-            document.set_option("--classes", "task.classes", &toml::Value::String(classes.to_owned()).to_string())?;
+            renumber(&mut document, classes)?;
         }
         let mut plan = Plan::of_rank(document, local_rank)?;
         plan.progress = progress;

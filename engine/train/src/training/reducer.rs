@@ -263,7 +263,10 @@ mod tests {
 
     use super::*;
 
-    fn gradients(of: &[(&str, &[f32])]) -> Gradients {
+    /// The gradients of one step, by path.
+    type Step = &'static [(&'static str, &'static [f32])];
+
+    fn gradients(of: Step) -> Gradients {
         let tensor = |values: &[f32]| Tensor::<1>::from_floats(values, &Device::flex());
         Gradients::from_map(of.iter().map(|(path, values)| ((*path).to_owned(), tensor(values))).collect())
     }
@@ -286,13 +289,13 @@ mod tests {
     #[test]
     fn ranks_may_have_gradients_of_different_parameters() {
         let found = on_ranks(2, |rank, reducer| {
-            let steps: [[&[(&str, &[f32])]; 3]; 2] = [
+            let steps: [[Step; 3]; 2] = [
                 [&[("a", &[2.0, 4.0])], &[("a", &[1.0, 1.0]), ("c", &[6.0])], &[("b", &[8.0])]],
                 [&[("a", &[0.0, 2.0]), ("b", &[4.0])], &[("a", &[3.0, 1.0])], &[("c", &[2.0])]],
             ];
             steps[rank].map(|own| read(&reducer.mean(&gradients(own)).expect("a mean")))
         });
-        let expected: [&[(&str, &[f32])]; 3] = [
+        let expected: [Step; 3] = [
             &[("a", &[1.0, 3.0]), ("b", &[2.0])],
             &[("a", &[2.0, 1.0]), ("c", &[3.0])],
             &[("b", &[4.0]), ("c", &[1.0])],
