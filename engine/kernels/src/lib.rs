@@ -14,7 +14,7 @@
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
 //! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
 //! - [`recompute`]: a block's inner values are recomputed in the backward pass instead of kept.
-//! - [`watch`]: a gradient is seen while the backward pass goes on.
+//! - [`Watch`]: gradients are seen while the backward pass goes on.
 //! - [`exchange`]: a sum over several processes, with its gradient.
 //! - [`mod@resample`]: a volume sampled through a matrix or at given coordinates, the operation
 //!   behind `Spacing` and `Affine`.
@@ -98,4 +98,4 @@ pub use switch::{use_kernels, uses_kernels};
 pub use threads::join_thread_pool;
 pub use tune::Tune;
 pub use tuning::{Tuning, TuningClock};
-pub use watch::watch;
+pub use watch::Watch;

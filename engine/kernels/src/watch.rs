@@ -1,4 +1,4 @@
-//! Seeing a gradient while the backward pass goes on: [`watch`].
+//! Seeing gradients while the backward pass goes on: [`Watch`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{
     Backend, BackendTensor, Dispatch, DispatchKindConversion, DispatchTensor, backend_extension, tensor::FloatTensor,
 };
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 
 /// What is called with a gradient.
 #[derive(Clone)]
@@ -23,14 +23,22 @@ impl fmt::Debug for See {
 }
 
 /// The identity, whose gradient is seen.
+///
+/// The backward pass takes operations by their depth, the deepest first. A parameter is a leaf, so an
+/// operation on it alone would be the last of all, whatever layer it is of. So each is tied to a
+/// thread of single values that grows with every parameter: then it is as deep as the layer that uses
+/// it.
 #[backend_extension(
     Flex,
     Cube: cfg(gpu_kernels),
     Autodiff,
 )]
 pub trait WatchOps: Backend {
-    /// The same tensor.
-    fn watch(x: FloatTensor<Self>, see: See) -> FloatTensor<Self>;
+    /// The same tensor, as deep as the thread.
+    fn watch(x: FloatTensor<Self>, thread: FloatTensor<Self>, see: See) -> FloatTensor<Self>;
+
+    /// The thread, one deeper.
+    fn deepen(thread: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
 /// Outside a graph there is no gradient.
@@ -38,8 +46,12 @@ macro_rules! without_graph {
     ($($(#[$when:meta])* $backend:ty),*) => { $(
         $(#[$when])*
         impl WatchOps for $backend {
-            fn watch(x: FloatTensor<Self>, _: See) -> FloatTensor<Self> {
+            fn watch(x: FloatTensor<Self>, _: FloatTensor<Self>, _: See) -> FloatTensor<Self> {
                 x
+            }
+
+            fn deepen(thread: FloatTensor<Self>) -> FloatTensor<Self> {
+                thread
             }
         }
     )* };
@@ -54,17 +66,37 @@ without_graph!(
 #[derive(Debug)]
 struct WatchBackward;
 
-impl<B: WatchOps> Backward<B, 1> for WatchBackward
+impl<B: WatchOps> Backward<B, 2> for WatchBackward
 where
     DispatchTensor: DispatchKindConversion<B>,
 {
-    type State = See;
+    /// And the thread's gradient, which is nothing.
+    type State = (See, FloatTensor<B>);
+
+    fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let gradient = grads.consume::<B>(&ops.node);
+        let (see, nothing) = ops.state;
+        (see.0)(DispatchTensor::from_backend(BackendTensor::<B>::Float(gradient.clone())));
+        let [x, thread] = ops.parents;
+        if let Some(node) = x {
+            grads.register::<B>(node.id, gradient);
+        }
+        if let Some(node) = thread {
+            grads.register::<B>(node.id, nothing);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct DeepenBackward;
+
+impl<B: WatchOps> Backward<B, 1> for DeepenBackward {
+    type State = ();
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let gradient = grads.consume::<B>(&ops.node);
-        (ops.state.0)(DispatchTensor::from_backend(BackendTensor::<B>::Float(gradient.clone())));
+        let nothing = grads.consume::<B>(&ops.node);
         for node in ops.parents.into_iter().flatten() {
-            grads.register::<B>(node.id, gradient.clone());
+            grads.register::<B>(node.id, nothing.clone());
         }
     }
 }
@@ -73,40 +105,107 @@ impl<B: WatchOps, C: CheckpointStrategy> WatchOps for Autodiff<B, C>
 where
     DispatchTensor: DispatchKindConversion<B>,
 {
-    fn watch(x: FloatTensor<Self>, see: See) -> FloatTensor<Self> {
-        let node = x.node();
-        match WatchBackward.prepare::<C>([node]).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish(see, x.into_primitive()),
+    fn watch(x: FloatTensor<Self>, thread: FloatTensor<Self>, see: See) -> FloatTensor<Self> {
+        let nodes = [x.node(), thread.node()];
+        match WatchBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish((see, thread.into_primitive()), x.into_primitive()),
             OpsKind::UnTracked(prep) => prep.finish(x.into_primitive()),
+        }
+    }
+
+    fn deepen(thread: FloatTensor<Self>) -> FloatTensor<Self> {
+        let node = thread.node();
+        match DeepenBackward.prepare::<C>([node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish((), thread.into_primitive()),
+            OpsKind::UnTracked(prep) => prep.finish(thread.into_primitive()),
         }
     }
 }
 
-/// The same tensor; `see` is called with its gradient, flat, as soon as the backward pass has all
-/// of it, in the thread of the backward pass. So work on it can begin while the rest is computed.
+/// Operations of a network for each of its parameters, and more.
+const DEPTH: usize = 4;
+
+/// The parameters of one forward pass, watched in the order in which it uses them.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
 ///
 /// use burn::tensor::{Device, Tensor};
-/// use hearth_kernels::watch;
+/// use hearth_kernels::Watch;
 ///
 /// let seen = Arc::new(Mutex::new(None));
 /// let keep = Arc::clone(&seen);
-/// let x = Tensor::<2>::ones([1, 2], &Device::flex().autodiff()).require_grad();
-/// let watched = watch(x.clone(), move |gradient| *keep.lock().unwrap() = Some(gradient));
+/// let device = Device::flex().autodiff();
+/// let x = Tensor::<2>::ones([1, 2], &device).require_grad();
+/// let watched = Watch::new(&device).watch(x.clone(), move |gradient| *keep.lock().unwrap() = Some(gradient));
 /// let gradients = (watched.clone() * watched * 3.0).sum().backward();
 /// let seen = seen.lock().unwrap().take().unwrap();
 /// assert_eq!(seen.into_data(), x.grad(&gradients).unwrap().reshape([2]).into_data());
 /// ```
-pub fn watch<const D: usize>(x: Tensor<D>, see: impl Fn(Tensor<1>) + Send + Sync + 'static) -> Tensor<D> {
-    if !x.is_autodiff() {
-        return x;
+#[derive(Debug)]
+pub struct Watch(DispatchTensor);
+
+impl Watch {
+    /// Parameters on a device with autodiff.
+    pub fn new(device: &Device) -> Self {
+        Self(Tensor::<1>::zeros([1], device).require_grad().into_dispatch())
     }
-    let flat = move |gradient| {
-        let gradient: Tensor<D> = Tensor::from_dispatch(gradient);
-        let count = gradient.shape().num_elements();
-        see(gradient.reshape([count]));
-    };
-    Tensor::from_dispatch(<Dispatch as WatchOps>::watch(x.into_dispatch(), See(Arc::new(flat))))
+
+    /// The same tensor; `see` is called with its gradient, flat, as soon as the backward pass has
+    /// all of it, in the thread of the backward pass. So work on it can begin while the rest is
+    /// computed.
+    pub fn watch<const D: usize>(
+        &mut self,
+        x: Tensor<D>,
+        see: impl Fn(Tensor<1>) + Send + Sync + 'static,
+    ) -> Tensor<D> {
+        if !x.is_autodiff() {
+            return x;
+        }
+        for _ in 0..DEPTH {
+            self.0 = <Dispatch as WatchOps>::deepen(self.0.clone());
+        }
+        let flat = move |gradient| {
+            let gradient: Tensor<D> = Tensor::from_dispatch(gradient);
+            let count = gradient.shape().num_elements();
+            see(gradient.reshape([count]));
+        };
+        let see = See(Arc::new(flat));
+        Tensor::from_dispatch(<Dispatch as WatchOps>::watch(x.into_dispatch(), self.0.clone(), see))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::exchange;
+
+    /// Between two layers an operation says when the backward pass comes to it.
+    #[test]
+    fn a_gradient_is_seen_before_the_layers_below_are_computed() {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let note = |name: &'static str| {
+            let events = Arc::clone(&events);
+            move || events.lock().unwrap().push(name)
+        };
+        let device = Device::flex().autodiff();
+        let parameter = || Tensor::<1>::full([2], 3.0, &device).require_grad();
+        let mut watch = Watch::new(&device);
+        let [first, second] = ["first", "second"].map(|name| {
+            let note = note(name);
+            watch.watch(parameter(), move |_| note())
+        });
+        let x = Tensor::<1>::ones([2], &device);
+        let middle = note("middle");
+        let between = exchange(x * first, move |values, of_gradient| {
+            if of_gradient {
+                middle();
+            }
+            values
+        });
+        (between.exp().sqrt() * second).sum().backward();
+        assert_eq!(*events.lock().unwrap(), ["second", "middle", "first"]);
+    }
 }

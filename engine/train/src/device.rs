@@ -279,6 +279,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_processor_is_one_device() {
+        assert_eq!(parse("cpu").expect("there is one"), Device::flex());
+        assert_eq!(parse_for_rank("auto", 3).ok(), parse("auto").ok());
+        assert_eq!(linked_card(&Device::flex()), None);
+    }
+
+    #[test]
     fn cpu_and_auto_are_there() {
         assert!(parse("cpu").is_ok());
         assert!(parse(" cpu:0 ").is_ok());

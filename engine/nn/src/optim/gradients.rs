@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use hearth_kernels::watch;
+use hearth_kernels::Watch;
 
 use crate::named::PathStack;
 use crate::running;
@@ -43,12 +43,13 @@ impl ModuleVisitor for Collect<'_> {
 /// What is called with the path and the flat gradient of a parameter.
 pub type SeeGradient = Arc<dyn Fn(&str, Tensor<1>) + Send + Sync>;
 
-struct Watch {
+struct Watched {
     path: PathStack,
     see: SeeGradient,
+    watch: Option<Watch>,
 }
 
-impl ModuleMapper for Watch {
+impl ModuleMapper for Watched {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
     }
@@ -60,7 +61,12 @@ impl ModuleMapper for Watch {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let (see, path) = (Arc::clone(&self.see), self.path.path());
         let (id, value, mapper) = param.consume();
-        let value = if value.is_require_grad() { watch(value, move |gradient| see(&path, gradient)) } else { value };
+        let value = if value.is_require_grad() {
+            let watch = self.watch.get_or_insert_with(|| Watch::new(&value.device()));
+            watch.watch(value, move |gradient| see(&path, gradient))
+        } else {
+            value
+        };
         Param::from_mapped_value(id, value, mapper)
     }
 }
@@ -69,7 +75,7 @@ impl ModuleMapper for Watch {
 /// soon as the backward pass has all of it. The gradients are those of `network` itself, from which
 /// [`Gradients::of`] takes them, and its running statistics are those of `network`, too.
 pub fn watch_gradients<N: Module>(network: &N, see: SeeGradient) -> N {
-    running::shared(|| network.clone().map(&mut Watch { path: PathStack::default(), see }))
+    running::shared(|| network.clone().map(&mut Watched { path: PathStack::default(), see, watch: None }))
 }
 
 impl Gradients {
