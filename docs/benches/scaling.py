@@ -187,7 +187,7 @@ def guide_table(work):
 
 
 # Half a second a step is an assumption. The second has as many cases, so that only the network differs.
-BRATS = Work("brats", 4_702_227, 0.5, 388, measured_buckets=1)
+BRATS = Work("brats", 4_702_227, 0.5, 388, measured_buckets=11)
 LUNG = Work("lung", 62_186_659, 0.5, 388, measured_buckets=8)
 
 

@@ -18,7 +18,8 @@ pub struct Ranks {
     communicator: Arc<dyn Communicator>,
     /// How gradients are added.
     pub how: AllReduce,
-    /// The most bytes of gradients that travel together.
+    /// The most bytes of gradients that travel together; of 4 MiB or more, an eighth where that is
+    /// less.
     pub bucket_bytes: usize,
     /// Whether every batch norm has the statistics of all ranks' batches, and not only those named
     /// `syncbatch`.

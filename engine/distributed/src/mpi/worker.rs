@@ -27,11 +27,11 @@ const GRACE: Duration = Duration::from_millis(500);
 const SERVE: Duration = Duration::from_millis(2);
 /// The same where nothing is under way.
 const IDLE: Duration = Duration::from_millis(10);
-/// How long calls are tested without a pause, after something has happened: as long as a large
-/// bucket travels. The processor is offered to other threads between tests.
-const EAGER: Duration = Duration::from_millis(20);
-/// The pause between tests later, when a rank is late.
-const PAUSE: Duration = Duration::from_micros(50);
+/// How long calls are tested without a pause, after something has happened: as long as a bucket
+/// travels through memory. Later the processor belongs to the backward pass.
+const EAGER: Duration = Duration::from_millis(1);
+/// The pause between tests then.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// What the worker is asked to do.
 pub(super) enum Command {

@@ -24,8 +24,8 @@ pub struct Distributed {
     pub sync_batch_norm: bool,
     /// Whether gradients travel over the cards of the ranks, by NCCL or RCCL.
     pub cards: Cards,
-    /// The most MiB of gradients that travel together: the first of them while the backward pass
-    /// computes the rest.
+    /// The most MiB of gradients that travel together, and of 4 MiB or more at most an eighth: the
+    /// first of them while the backward pass computes the rest.
     pub bucket_mib: f64,
     /// Seconds that a rank waits for the others before it ends with an error that names them.
     pub deadline: f64,

@@ -74,7 +74,7 @@ impl<N: Network> Learner<N> {
     pub fn watched(&self, accumulate: u64) -> Result<Option<N>, StepError> {
         match &self.reducer {
             Some(reducer) if accumulate == 1 && self.scaler.is_none() && self.on_processor => {
-                Ok(Some(reducer.watch(self.network()?)))
+                Ok(reducer.watch(self.network()?))
             }
             _ => Ok(None),
         }

@@ -44,6 +44,13 @@ struct Parameter {
     length: usize,
 }
 
+/// From so many bytes on it is worth while to divide them: fewer travel in less time than watching
+/// the backward pass takes.
+const WORTH: usize = 4 << 20;
+
+/// At least so many buckets then, or the only one would be full when there is nothing left to compute.
+const PARTS: usize = 8;
+
 /// Values of the last bucket before those of each parameter.
 const FACTS: usize = 2;
 
@@ -59,6 +66,8 @@ impl Order {
         }
         let lengths: Vec<usize> = parameters.iter().map(|of| of.length).chain([FACTS + parameters.len()]).collect();
         let order: Vec<usize> = (0..lengths.len()).collect();
+        let all = lengths.iter().sum::<usize>() * size_of::<f32>();
+        let bucket_bytes = if all < WORTH { bucket_bytes } else { bucket_bytes.min(all / PARTS) };
         let buckets = Arc::new(Buckets::in_order(&lengths, &order, bucket_bytes));
         Arc::new(Self { parameters, places, buckets })
     }
@@ -104,10 +113,14 @@ impl Reducer {
         Self { ranks, loss: None, mean_loss: None, order: None, flight: Arc::default(), steps: 0 }
     }
 
-    /// The network for one forward pass, whose gradients travel while the backward pass goes on.
-    pub fn watch<N: Network>(&self, network: &N) -> N {
+    /// The network for one forward pass, whose gradients travel while the backward pass goes on;
+    /// `None` where all of them travel together at its end.
+    pub fn watch<N: Network>(&self, network: &N) -> Option<N> {
         let mut flight = self.flight();
         *flight = Flight::default();
+        if self.order.as_ref().is_some_and(|order| order.buckets.buckets().len() < 2) {
+            return None;
+        }
         flight.filling = self.order.as_ref().map(|order| (Arc::clone(order), Arc::clone(&order.buckets).fill()));
         let (shared, ranks, step) = (Arc::clone(&self.flight), self.ranks.clone(), self.steps);
         let see = move |path: &str, gradient: Tensor<1>| {
@@ -118,7 +131,7 @@ impl Reducer {
                 flight.fault.get_or_insert(why);
             }
         };
-        watch_gradients(network, Arc::new(see))
+        Some(watch_gradients(network, Arc::new(see)))
     }
 
     fn flight(&self) -> std::sync::MutexGuard<'_, Flight> {
@@ -321,7 +334,7 @@ mod tests {
             let by_hand = reducer.mean(&alone).expect("a mean");
             let mut under_way = Vec::new();
             for _ in 0..2 {
-                let watched = reducer.watch(&network);
+                let watched = reducer.watch(&network).expect("several buckets");
                 let own = Gradients::of(&network, &pass(&watched));
                 under_way.push(reducer.flight().travelling.len());
                 assert_eq!(read(&own), read(&alone), "watching changes nothing");
