@@ -133,7 +133,8 @@ impl Patches {
             return Err(Fault::at("data.layout.region_size", what));
         }
         let split = match step("GridSplit") {
-            Some(step) => step.get("size").and_then(size),
+            // One for all keys, or one for each.
+            Some(step) => step.get("size").and_then(|of| size(of.get("image").unwrap_or(of))),
             None => Some(read),
         };
         let own = self.patch_size as i64;
