@@ -229,7 +229,7 @@ fn cases_are_found_in_folders_laid_out_otherwise() {
     for (name, number) in [("one.dcm", "3"), ("two.dcm", "3"), ("three.dcm", "20")] {
         set.clone().text(tags::SERIES_NUMBER, VR::IS, number).write(&drawn.join(name));
     }
-    // Drawn on images that are not here: skipped.
+    // Drawn on images that are not here, of a patient who has none: skipped.
     of_lung_2(tumour(1, 2)).write(&drawn.join("alone.dcm"));
     let cases = dicom_items(dir.path()).expect("cases");
     let names: Vec<&str> = cases.iter().map(|case| case.case.as_str()).collect();

@@ -17,11 +17,11 @@ use crate::DataError;
 /// The folder is laid out as `hearth data download --tcia` does it (`PATIENT/NUMBER/image` and
 /// `.../seg`), or in any other way: then the headers of all files determine which images a
 /// structure set or segmentation was drawn on ([`Scan::pairs`](hearth_dicom::Scan::pairs)). One
-/// whose images are missing is skipped with a warning where its patient has another.
+/// whose images are missing is skipped with a warning where its patient has another, or no images.
 ///
 /// # Errors
-/// Where the folder can't be read, has no case, the only annotation of a patient is of a series that
-/// is missing, or images lie in one folder with those of another
+/// Where the folder can't be read, has no case, the only annotation of a patient is of another series
+/// than those that are here, or images lie in one folder with those of another
 /// series.
 pub fn dicom_items(dir: impl AsRef<Path>) -> Result<Vec<Item>, DataError> {
     dicom_items_preferring(dir, AnnotationKind::Segmentation)
@@ -81,12 +81,14 @@ fn scanned(dir: &Path, kind: AnnotationKind) -> Result<Vec<Item>, DataError> {
         if let Some(patient) = annotation.patient.as_deref().filter(|patient| !patients.contains(patient)) {
             let series = scan.series.iter().filter(|series| series.patient() == Some(patient));
             let here: Vec<String> = series.map(Series::summary).collect();
-            let here = if here.is_empty() { "none".to_owned() } else { here.join(", ") };
             let file = annotation.path.display();
-            return Err(wrong(format!(
-                "{file}: {why}; patient {patient} has no other annotation, and of series: {here}; add the series that \
-                 it is of, or take the file out"
-            )));
+            if !here.is_empty() {
+                let here = here.join(", ");
+                return Err(wrong(format!(
+                    "{file}: {why}; patient {patient} has no other annotation, and these series: {here}; add the \
+                     series that it is of, or take the file out"
+                )));
+            }
         }
         tracing::warn!("{}: {why}: skipped", annotation.path.display());
     }
