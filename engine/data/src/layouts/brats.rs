@@ -99,7 +99,7 @@ fn labels_of(cases: &[Item]) -> BTreeMap<u32, String> {
         (_, true) => 3,
         _ => return BTreeMap::new(),
     };
-    let names = [(1, "necrotic core"), (2, "edema"), (enhancing, "enhancing tumor")];
+    let names = [(0, "background"), (1, "necrotic core"), (2, "edema"), (enhancing, "enhancing tumor")];
     names.map(|(label, name)| (label, name.to_owned())).into()
 }
 
