@@ -16,18 +16,16 @@ pub fn check_free(folder: &Path) -> Outcome {
 pub fn check_new_run(folder: &Path) -> Outcome {
     check_new(
         folder,
-        match (folder.join("recipe.toml").is_file(), has_checkpoint(folder)) {
-            (true, true) => "it holds a run; add --resume to continue it, or give another folder",
-            (true, false) => "it holds a run that ended before its first checkpoint; remove it, or give another folder",
-            (false, _) => "give a new or an empty folder",
+        match is_run(folder) {
+            true => "it holds a run; add --resume to continue it, or give another folder",
+            false => "give a new or an empty folder",
         },
     )
 }
 
-/// Whether a run has a checkpoint.
-pub fn has_checkpoint(run: &Path) -> bool {
-    let inside = std::fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
-    inside.map(|entry| entry.path()).any(|path| path.join("manifest.json").is_file())
+/// Whether a folder holds a run, which can be resumed. One without a checkpoint begins again.
+pub fn is_run(folder: &Path) -> bool {
+    folder.join("recipe.toml").is_file()
 }
 
 fn check_new(folder: &Path, advice: &str) -> Outcome {

@@ -14,6 +14,7 @@ pub mod interrupt;
 pub mod picture;
 pub mod ranks;
 mod rustdoc;
+pub mod sharing;
 pub mod table;
 pub mod terminal;
 

@@ -10,13 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hearth_train::Ranks;
-use hearth_train::distributed::{At, DEADLINE, Placement, Share, connect, threads};
-use serde::{Deserialize, Serialize};
+use hearth_train::distributed::{At, DEADLINE, Placement, connect, threads};
 
 use crate::error::{Context, Failure, Outcome};
-use crate::run::{finish, gathered, is_reported, together};
-use crate::{note, out, terminal};
-use hearth_recipe::RecipeError;
+use crate::run::is_reported;
+use crate::{note, terminal};
 
 /// How often ranks that failed are started again.
 pub struct Restarts<'a> {
@@ -28,10 +26,6 @@ pub struct Restarts<'a> {
 
 /// The option that starts ranks.
 const OPTION: &str = "--ranks";
-
-/// How long ranks that share images wait for each other: one may have all the large ones. A rank
-/// that ended is noticed at once, whatever this is.
-const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The option of commands whose work several ranks can share.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -63,21 +57,6 @@ impl RanksArgs {
         leave_together(ranks.as_ref(), ended.is_err());
         ended
     }
-
-    /// The same where each rank works on cases of its own, and they meet before and after.
-    pub fn share(self, work: impl Fn(Option<&Ranks>) -> Outcome + Sync) -> Outcome {
-        self.run(|ranks| finished(ranks, &work))
-    }
-}
-
-/// Works as a rank on cases of its own, and waits at the end for those that have the larger ones.
-pub fn finished(ranks: Option<Ranks>, work: impl FnOnce(Option<&Ranks>) -> Outcome) -> Outcome {
-    let ranks = ranks.map(|mut ranks| {
-        ranks.deadline = PATIENCE;
-        ranks
-    });
-    work(ranks.as_ref())?;
-    ranks.as_ref().map_or(Ok(()), |ranks| Ok(finish(ranks)?))
 }
 
 /// Whether this rank is the first one, or the only one.
@@ -88,80 +67,6 @@ pub fn is_first(ranks: Option<&Ranks>) -> bool {
 /// This rank's number on its machine.
 pub fn local_rank(ranks: Option<&Ranks>) -> usize {
     ranks.map_or(0, |ranks| ranks.communicator().local_rank())
-}
-
-/// Which of so many cases are those of this rank.
-pub fn own(ranks: Option<&Ranks>, cases: usize) -> impl Iterator<Item = usize> + use<> {
-    match ranks {
-        Some(ranks) => Share::new(cases, ranks.world()).of(ranks.rank()),
-        None => Share::new(cases, 1).of(0),
-    }
-}
-
-/// What is done before shared work, on all ranks: where one fails, all do.
-pub fn prepared<T>(ranks: Option<&Ranks>, done: Outcome<T>) -> Outcome<T> {
-    match ranks {
-        None => done,
-        ranks => Ok(together(ranks, "preparing", done.map_err(|failure| RecipeError::new(failure.line())))?),
-    }
-}
-
-/// What came of the cases of one rank.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Done<T> {
-    /// By their place among all cases: what a table has of them.
-    pub rows: Vec<(usize, T)>,
-    /// By their place: name and reason of those that failed.
-    pub failed: Vec<(usize, String, String)>,
-}
-
-impl<T> Default for Done<T> {
-    fn default() -> Self {
-        Self { rows: Vec::new(), failed: Vec::new() }
-    }
-}
-
-impl<T: Serialize + for<'de> Deserialize<'de>> Done<T> {
-    /// A case failed, which does not stop the others.
-    pub fn fail(&mut self, place: usize, name: String, failure: &Failure) {
-        let why = failure.line();
-        note!("{name}: {why}");
-        self.failed.push((place, name, why));
-    }
-
-    /// The same of all ranks, in the order of cases, on each of them. The first one prints what the
-    /// others had to say.
-    pub fn of_all(self, ranks: Option<&Ranks>) -> Outcome<Self> {
-        let Some(ranks) = ranks else { return Ok(self) };
-        let parts = gathered(ranks, "the other ranks' cases", &(terminal::unsaid(), self))?;
-        let mut all = Self::default();
-        for (rank, (lines, part)) in parts.into_iter().enumerate() {
-            if rank != ranks.rank() {
-                lines.iter().for_each(|line| out!("{line}"));
-                part.failed.iter().for_each(|(_, name, why)| note!("{name}: {why}"));
-            }
-            all.rows.extend(part.rows);
-            all.failed.extend(part.failed);
-        }
-        all.rows.sort_by_key(|(place, _)| *place);
-        all.failed.sort_by_key(|(place, ..)| *place);
-        Ok(all)
-    }
-}
-
-impl<T> Done<T> {
-    /// Fails where a case failed, naming the first few.
-    pub fn check(&self, ranks: Option<&Ranks>, count: usize, things: &str) -> Outcome {
-        if self.failed.is_empty() {
-            return Ok(());
-        }
-        let named: Vec<&str> = self.failed.iter().take(8).map(|(_, name, _)| name.as_str()).collect();
-        let more = self.failed.len() - named.len();
-        let tail = if more > 0 { format!("\nand {more} more") } else { String::new() };
-        let bad = self.failed.len();
-        let why = format!("{bad} of {count} {things} failed:\n{}{tail}", named.join("\n"));
-        prepared(ranks, if is_first(ranks) { Err(Failure::new(why)) } else { Ok(()) })
-    }
 }
 
 /// The rank that a launcher made this process; `None` where there is one rank. All but the first are

@@ -7,7 +7,8 @@ use crate::commands::opening::OpeningArgs;
 use crate::commands::{predict, predict_slides};
 use crate::error::Outcome;
 use crate::note;
-use crate::ranks::{RanksArgs, local_rank, prepared};
+use crate::ranks::{RanksArgs, local_rank};
+use crate::sharing::{prepared, shared};
 use hearth_train::Ranks;
 
 /// Arguments of `hearth ensemble`.
@@ -42,7 +43,7 @@ pub struct Args {
 
 /// Predicts each image with all runs. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
-    args.ranks.share(|ranks| of_rank(args, ranks))
+    shared(args.ranks, |ranks| of_rank(args, ranks))
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hearth_data::dicom::{Authorship, Series, write};
 use hearth_data::{NiftiOptions, write_nifti};
-use hearth_train::Ranks;
+use hearth_train::{Floats, Ranks};
 use serde_json::{Value, json};
 
 use crate::commands::generate::generate;
@@ -15,11 +15,12 @@ use crate::commands::predicted::Pictures;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::Canvas;
-use crate::ranks::{Done, RanksArgs, is_first, local_rank, own, prepared};
+use crate::ranks::{RanksArgs, is_first, local_rank};
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
 use crate::run::outputs::{Outputs, record_of, sum, written_by};
 use crate::run::{DicomFile, NO_REGIONS, Segmented, Trained, Wanted};
+use crate::sharing::{Done, own, prepared, shared};
 use crate::table::csv;
 use crate::terminal::seconds;
 use crate::{note, out};
@@ -127,7 +128,7 @@ struct Task {
 
 /// Predicts each image. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
-    args.ranks.share(|ranks| of_rank(args, ranks))
+    shared(args.ranks, |ranks| of_rank(args, ranks))
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
@@ -201,8 +202,7 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
     let Prepared { outputs, tasks, scores, pictures } = prepared(ranks, prepare(args, trained, command))?;
     let (start, count) = (Instant::now(), tasks.len());
     let mine: Vec<usize> = own(ranks, count).collect();
-    // As bits, since JSON has no NaN.
-    let mut done: Done<(String, Vec<u32>)> = Done::default();
+    let mut done: Done<(String, Floats)> = Done::default();
     for (before, place) in mine.iter().enumerate() {
         let task = &tasks[*place];
         let name = task.input.name();
@@ -217,18 +217,14 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
             note!("image {} of {count}: {name}{left}", place + 1);
         }
         match predict(trained, task, &outputs, pictures.as_ref()) {
-            Ok(Some(scores)) => done.rows.push((*place, (name, scores.into_iter().map(f32::to_bits).collect()))),
+            Ok(Some(scores)) => done.rows.push((*place, (name, Floats(scores)))),
             Ok(None) => out!("{}", task.result.display()),
             Err(failure) => done.fail(*place, name, &failure),
         }
     }
     let done = done.of_all(ranks)?;
     if let Some(path) = scores.filter(|_| is_first(ranks) && !done.rows.is_empty()) {
-        let values = |(_, (name, bits)): &(usize, (String, Vec<u32>))| {
-            (name.clone(), bits.iter().map(|bits| f32::from_bits(*bits)).collect())
-        };
-        let rows: Vec<(String, Vec<f32>)> = done.rows.iter().map(values).collect();
-        outputs.write(&path, table(&trained.plan.recipe, &rows))?;
+        outputs.write(&path, table(&trained.plan.recipe, done.rows.iter().map(|(_, row)| row)))?;
         out!("{}", path.display());
     }
     done.check(ranks, count, "images")
@@ -397,13 +393,13 @@ fn predict(
 
 /// The scores of all images: a row for each, a column for each label, and the likeliest class where
 /// one wins.
-fn table(recipe: &Recipe, rows: &[(String, Vec<f32>)]) -> String {
+fn table<'a>(recipe: &Recipe, rows: impl Iterator<Item = &'a (String, Floats)>) -> String {
     let wins = recipe.learns().names_a_winner();
     let mut columns = vec!["image".to_owned()];
     columns.extend(wins.then(|| "class".to_owned()));
     columns.extend(recipe.labels.iter().cloned());
     let mut text = csv(columns) + "\n";
-    for (image, scores) in rows {
+    for (image, Floats(scores)) in rows {
         let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(index, _)| index);
         let class = best.filter(|_| wins).and_then(|index| recipe.labels.get(index));
         let values = std::iter::once(image.clone()).chain(class.cloned()).chain(scores.iter().map(f32::to_string));

@@ -11,9 +11,9 @@ use serde_json::json;
 use crate::commands::predict::Args;
 use crate::error::{Context, Failure, Outcome};
 use crate::picture::SlidePicture;
-use crate::ranks::{Done, own, prepared};
 use crate::run::outputs::{Outputs, written_by};
 use crate::run::{Disagreement, SlideMap, Tiles, Trained, grey, npy};
+use crate::sharing::{Done, own, prepared};
 use crate::terminal::{clear_line, seconds, watched};
 use crate::{note, out};
 

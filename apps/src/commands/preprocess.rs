@@ -7,10 +7,11 @@ use hearth_train::Ranks;
 use serde_json::json;
 
 use crate::error::{Context, Failure, Outcome};
-use crate::ranks::{Done, RanksArgs, own, prepared};
+use crate::ranks::RanksArgs;
 use crate::recipe::bundled;
 use crate::run::outputs::Outputs;
 use crate::run::{Cases, Plan};
+use crate::sharing::{Done, own, prepared, shared};
 use crate::{note, out};
 
 /// Arguments of `hearth preprocess`.
@@ -54,7 +55,7 @@ struct Task {
 
 /// Runs the chain of validation, or of prediction where there is no label, and writes the result.
 pub fn run(args: &Args) -> Outcome {
-    args.ranks.share(|ranks| of_rank(args, ranks))
+    shared(args.ranks, |ranks| of_rank(args, ranks))
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {

@@ -8,9 +8,10 @@ use crate::error::{Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::note;
-use crate::ranks::{self, RanksArgs, Restarts};
+use crate::ranks::{self, RanksArgs, Restarts, is_first};
 use crate::recipe::{Document, bundled};
 use crate::run::{Finished, Plan, Session, check_resume, together};
+use crate::sharing::finished;
 use crate::terminal::{self, seconds};
 use hearth_engine::RunEnd;
 use hearth_recipe::RecipeError;
@@ -85,8 +86,8 @@ pub struct Args {
     /// Resume from the newest intact checkpoint of RUN, with RUN's own recipe
     #[arg(long)]
     pub resume: bool,
-    /// Resume RUN where it has a checkpoint, and start it otherwise: one command for a job that may
-    /// be queued again
+    /// Resume RUN where it is there, and start it otherwise: one command for a job that may be
+    /// queued again
     #[arg(long = "continue", conflicts_with = "resume")]
     pub continues: bool,
     /// Show the recipe, pipeline, network, cache size, device and plugins, and do nothing
@@ -97,25 +98,23 @@ pub struct Args {
 /// Trains, or shows what would be done.
 pub fn run(args: &Args) -> Outcome {
     folders::check_path("--out", &args.out)?;
-    let restarts = Restarts { most: args.max_restarts, may: &|| folders::has_checkpoint(&args.out) };
+    let restarts = Restarts { most: args.max_restarts, may: &|| args.is_begun() };
     args.ranks.run_again(restarts, |ranks| run_rank(&args.settled(), ranks))
 }
 
 /// Trains as one rank, or as the only one.
 fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
     if args.resume && folds::are_meant(args) {
-        return ranks::finished(ranks, |ranks| folds::resume(args, ranks));
+        return finished(ranks, |ranks| folds::resume(args, ranks));
     }
     let document = args.document()?;
     if !args.resume && (folds::are_meant(args) || folds::are_in(&document)) {
-        return ranks::finished(ranks, |ranks| folds::run(args, document, ranks));
+        return finished(ranks, |ranks| folds::run(args, document, ranks));
     }
     if args.dry_run {
-        return ranks::finished(ranks, |ranks| {
-            dry_run(&terminal::plan_of_rank(document, ranks)?, &args.data, &args.plugins)
-        });
+        return finished(ranks, |ranks| dry_run(&terminal::plan_of_rank(document, ranks)?, &args.data, &args.plugins));
     }
-    let first = ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0);
+    let first = is_first(ranks.as_ref());
     // A launcher signals each process; threads have the handler of the first.
     let listens = first || ranks::is_launched()?;
     if listens {
@@ -179,9 +178,12 @@ pub(super) fn finish(session: &mut Session) -> Outcome {
 impl Args {
     /// With `--continue` decided.
     fn settled(&self) -> Self {
-        let resume =
-            self.resume || (self.continues && (folders::has_checkpoint(&self.out) || folds::are_begun(&self.out)));
-        Self { resume, ..self.clone() }
+        Self { resume: self.resume || (self.continues && self.is_begun()), ..self.clone() }
+    }
+
+    /// Whether the output folder holds a run, or folds.
+    fn is_begun(&self) -> bool {
+        folders::is_run(&self.out) || folds::are_begun(&self.out)
     }
 
     /// The recipe with all changes of the command line.

@@ -12,6 +12,8 @@ use burn::backend::{
 };
 use burn::tensor::Tensor;
 
+use crate::without_graph::{lower, without_graph};
+
 /// What gives the sum; whether it is that of a gradient.
 #[derive(Clone)]
 pub struct Sum(Arc<dyn Fn(Tensor<1>, bool) -> Tensor<1> + Send + Sync>);
@@ -39,28 +41,14 @@ where
     DispatchTensor: DispatchKindConversion<B>,
 {
     let x = Tensor::from_dispatch(DispatchTensor::from_backend(BackendTensor::<B>::Float(x)));
-    match DispatchTensor::try_into_backend((sum.0)(x, of_gradient).into_dispatch()) {
-        Ok(tensor) => tensor.float(),
-        Err(error) => panic!("a sum left its device: {error}"),
+    lower::<B>((sum.0)(x, of_gradient).into_dispatch())
+}
+
+without_graph!(ExchangeOps {
+    fn exchange(x: FloatTensor<Self>, sum: Sum) -> FloatTensor<Self> {
+        summed::<Self>(x, &sum, false)
     }
-}
-
-macro_rules! without_graph {
-    ($($(#[$when:meta])* $backend:ty),*) => { $(
-        $(#[$when])*
-        impl ExchangeOps for $backend {
-            fn exchange(x: FloatTensor<Self>, sum: Sum) -> FloatTensor<Self> {
-                summed::<Self>(x, &sum, false)
-            }
-        }
-    )* };
-}
-
-without_graph!(
-    burn::backend::Flex,
-    #[cfg(gpu_kernels)]
-    burn_cubecl::CubeBackend
-);
+});
 
 #[derive(Debug)]
 struct ExchangeBackward;

@@ -83,6 +83,7 @@ mod tune;
 mod tuning;
 pub mod update;
 mod watch;
+mod without_graph;
 
 pub use blend::add_window;
 pub use cast::cast;

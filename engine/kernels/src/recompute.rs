@@ -18,6 +18,8 @@ use burn::backend::{
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 
+use crate::without_graph::{lower, without_graph};
+
 /// Where the backward pass of a block leaves the gradient of one parameter.
 #[derive(Clone, Debug, Default)]
 pub struct Slot(Arc<Mutex<Option<DispatchTensor>>>);
@@ -64,32 +66,15 @@ pub trait RecomputeOps: Backend {
     ) -> FloatTensor<Self>;
 }
 
-/// Outside a graph there is nothing to tie.
-macro_rules! without_graph {
-    ($($(#[$when:meta])* $backend:ty),*) => { $(
-        $(#[$when])*
-        impl RecomputeOps for $backend {
-            fn tie(thread: FloatTensor<Self>, _: FloatTensor<Self>, _: Slot) -> FloatTensor<Self> {
-                thread
-            }
+without_graph!(RecomputeOps {
+    fn tie(thread: FloatTensor<Self>, _: FloatTensor<Self>, _: Slot) -> FloatTensor<Self> {
+        thread
+    }
 
-            fn place(
-                _: FloatTensor<Self>,
-                _: FloatTensor<Self>,
-                output: FloatTensor<Self>,
-                _: Replay,
-            ) -> FloatTensor<Self> {
-                output
-            }
-        }
-    )* };
-}
-
-without_graph!(
-    burn::backend::Flex,
-    #[cfg(gpu_kernels)]
-    burn_cubecl::CubeBackend
-);
+    fn place(_: FloatTensor<Self>, _: FloatTensor<Self>, output: FloatTensor<Self>, _: Replay) -> FloatTensor<Self> {
+        output
+    }
+});
 
 #[derive(Debug)]
 struct TieBackward;
@@ -133,17 +118,6 @@ where
         if let Some(node) = last {
             grads.register::<B>(node.id, thread);
         }
-    }
-}
-
-/// Converts a tensor of any backend to this one.
-fn lower<B: Backend>(tensor: DispatchTensor) -> FloatTensor<B>
-where
-    DispatchTensor: DispatchKindConversion<B>,
-{
-    match DispatchTensor::try_into_backend(tensor) {
-        Ok(tensor) => tensor.float(),
-        Err(error) => panic!("a gradient left its device: {error}"),
     }
 }
 

@@ -12,6 +12,8 @@ use burn::backend::{
 };
 use burn::tensor::{Device, Tensor};
 
+use crate::without_graph::without_graph;
+
 /// What is called with a gradient.
 #[derive(Clone)]
 pub struct See(Arc<dyn Fn(DispatchTensor) + Send + Sync>);
@@ -41,27 +43,15 @@ pub trait WatchOps: Backend {
     fn deepen(thread: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
-/// Outside a graph there is no gradient.
-macro_rules! without_graph {
-    ($($(#[$when:meta])* $backend:ty),*) => { $(
-        $(#[$when])*
-        impl WatchOps for $backend {
-            fn watch(x: FloatTensor<Self>, _: FloatTensor<Self>, _: See) -> FloatTensor<Self> {
-                x
-            }
+without_graph!(WatchOps {
+    fn watch(x: FloatTensor<Self>, _: FloatTensor<Self>, _: See) -> FloatTensor<Self> {
+        x
+    }
 
-            fn deepen(thread: FloatTensor<Self>) -> FloatTensor<Self> {
-                thread
-            }
-        }
-    )* };
-}
-
-without_graph!(
-    burn::backend::Flex,
-    #[cfg(gpu_kernels)]
-    burn_cubecl::CubeBackend
-);
+    fn deepen(thread: FloatTensor<Self>) -> FloatTensor<Self> {
+        thread
+    }
+});
 
 #[derive(Debug)]
 struct WatchBackward;

@@ -11,6 +11,8 @@ use hearth_nn::weights::{self, WeightsError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::floats::Floats;
+
 /// The ranks of one training, seen from one of them: how to reach the others, and how gradients
 /// travel.
 #[derive(Clone)]
@@ -143,16 +145,15 @@ impl Ranks {
     pub(crate) fn norms(&self, step: u64) -> Arc<SyncedNorms> {
         let ranks = self.clone();
         SyncedNorms::new(self.sync_batch_norm, move |name, values| {
-            let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
             // A rank that is at another layer would add what does not belong together.
-            let all = ranks.gather(&(name.to_owned(), bits), "statistics of batch norms", step);
+            let all = ranks.gather(&(name.to_owned(), Floats(values.to_vec())), "statistics of batch norms", step);
             let mut sums = vec![0.0_f64; values.len()];
-            for (rank, (theirs, bits)) in all.map_err(|why| why.to_string())?.into_iter().enumerate() {
-                if theirs != name || bits.len() != sums.len() {
+            for (rank, (theirs, values)) in all.map_err(|why| why.to_string())?.into_iter().enumerate() {
+                if theirs != name || values.0.len() != sums.len() {
                     let own = ranks.rank();
                     return Err(format!("rank {rank} is at the {theirs}, rank {own} at the {name}"));
                 }
-                sums.iter_mut().zip(bits).for_each(|(sum, bits)| *sum += f64::from(f32::from_bits(bits)));
+                sums.iter_mut().zip(values.0).for_each(|(sum, value)| *sum += f64::from(value));
             }
             Ok(sums.into_iter().map(|sum| sum as f32).collect())
         })

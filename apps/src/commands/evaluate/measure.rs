@@ -8,16 +8,16 @@ use burn::tensor::Tensor;
 use hearth_data::{DataLoader, Item, LoaderOptions};
 use hearth_engine::{Engine, Metrics};
 use hearth_nn::losses::one_hot;
-use hearth_train::{CaseRow, Post, Ranks, SharedCases};
+use hearth_train::{CaseRow, Floats, Post, Ranks, SharedCases};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
-use crate::ranks::{own, prepared};
 use crate::recipe::Output;
 use crate::run::{
     Empty, PassProgress, Penalties, Plan, Trained, Wanted, evaluated, evaluator, gathered, handlers, measuring, plugins,
 };
+use crate::sharing::{own, prepared};
 
 /// A metric over all cases.
 pub struct Found {
@@ -115,25 +115,17 @@ struct Compared {
     pub pairs: Vec<[Tensor<5>; 2]>,
 }
 
-/// What one metric has of one case. JSON has no NaN, so numbers travel as their bits.
+/// What one metric has of one case.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct OfCase {
     /// The values that a table shows, row by row.
-    shown: Vec<Vec<u32>>,
+    shown: Vec<Floats>,
     /// The metric's own rows.
-    rows: Vec<Vec<u32>>,
+    rows: Vec<Floats>,
 }
 
 /// A case by its place among all, with what each metric has of it.
 type Placed = (usize, Vec<OfCase>);
-
-fn to_bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
-    rows.iter().map(|row| row.iter().map(|value| value.to_bits()).collect()).collect()
-}
-
-fn from_bits(rows: &[Vec<u32>]) -> Vec<Vec<f32>> {
-    rows.iter().map(|row| row.iter().map(|bits| f32::from_bits(*bits)).collect()).collect()
-}
 
 /// The value of each metric of a recipe and its rows, over cases that `compare` predicts.
 fn measure_each(
@@ -159,8 +151,8 @@ fn measure_each(
                 let before = metric.rows().len();
                 metric.update_spaced(pred, label, &[spacing]).while_doing(doing)?;
                 let new = &metric.rows()[before..];
-                let shown: Vec<Vec<f32>> = new.iter().map(|row| metric.values_of(row)).collect();
-                of_case.push(OfCase { shown: to_bits(&shown), rows: to_bits(new) });
+                let shown = new.iter().map(|row| Floats(metric.values_of(row))).collect();
+                of_case.push(OfCase { shown, rows: new.iter().cloned().map(Floats).collect() });
             }
             done.push((place, of_case));
         }
@@ -172,17 +164,15 @@ fn measure_each(
         (done, counts) = together(ranks, done, counts)?;
         for (place, metric) in metrics.iter_mut().enumerate() {
             metric.reset();
-            metric.merge(done.iter().flat_map(|(_, of)| from_bits(&of[place].rows)).collect())?;
+            metric.merge(done.iter().flat_map(|(_, of)| &of[place].rows).map(|row| row.0.clone()).collect())?;
         }
     }
     let mut found = Vec::new();
     for (place, (metric, penalties)) in metrics.iter().zip(counts).enumerate() {
-        let row = |case: usize, values| CaseRow { case: items[case].case.clone(), values };
-        let of = |(case, of): &Placed| {
-            let case = *case;
-            from_bits(&of[place].shown).into_iter().map(move |values| row(case, values)).collect::<Vec<_>>()
-        };
-        let rows = done.iter().flat_map(of).collect();
+        let shown = done.iter().flat_map(|(case, of)| of[place].shown.iter().map(move |values| (*case, values)));
+        let row =
+            |(case, values): (usize, &Floats)| CaseRow { case: items[case].case.clone(), values: values.0.clone() };
+        let rows = shown.map(row).collect();
         found.push(Found { value: f64::from(metric.aggregate()?.scalar()), rows, penalties });
     }
     Ok(found)

@@ -15,9 +15,10 @@ use crate::commands::merging::{self, MergeArgs};
 use crate::commands::opening::OpeningArgs;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
-use crate::ranks::{RanksArgs, is_first, local_rank, prepared};
+use crate::ranks::{RanksArgs, is_first, local_rank};
 use crate::run::outputs::Outputs;
 use crate::run::{Chosen, Trained};
+use crate::sharing::{prepared, shared};
 use crate::{note, out};
 
 /// Arguments of `hearth evaluate`.
@@ -104,7 +105,7 @@ pub enum Grid {
 
 /// Evaluates and prints.
 pub fn run(args: &Args) -> Outcome {
-    args.ranks.share(|ranks| of_rank(args, ranks))
+    shared(args.ranks, |ranks| of_rank(args, ranks))
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {

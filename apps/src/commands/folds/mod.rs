@@ -13,9 +13,10 @@ use crate::commands::train::{self, Args};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::{self, Reserved};
 use crate::interrupt;
-use crate::ranks::{is_first, is_launched, own, prepared};
+use crate::ranks::{is_first, is_launched};
 use crate::recipe::{Document, Folds, Validation};
 use crate::run::{FoldList, Plan, Session, gathered};
+use crate::sharing::{own, prepared};
 use crate::terminal::{self, bold};
 use crate::{note, out};
 

@@ -169,10 +169,11 @@ pub fn inputs(given: &Path, recipe: &Recipe, series: Option<&str>) -> Outcome<Ve
 /// images, or where the data set lacks it.
 pub fn labelled(given: &Path, recipe: &Recipe) -> Vec<Item> {
     let layout = layout_of(given, recipe).or_else(|| {
-        // A tree of series: structures and segmentations lie in it.
+        // A tree of series: structures and segmentations lie in it. Not a folder of other images.
         let of_recipe = recipe.data.layout.as_ref().filter(|layout| layout.name() == "Dicom");
         let dicom = of_recipe.and_then(|layout| layout.build().ok());
-        given.is_dir().then(|| dicom.unwrap_or_else(|| Box::new(layouts::Dicom::default())))
+        let is_tree = given.is_dir() && images_of(given).is_ok_and(|images| images == [given]);
+        is_tree.then(|| dicom.unwrap_or_else(|| Box::new(layouts::Dicom::default())))
     });
     let Some(layout) = layout else { return Vec::new() };
     let read = layout.read(given, &wants(recipe)).map(|list| list.labelled).unwrap_or_default();

@@ -7,23 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::evaluation::evaluator::CaseRow;
 use crate::evaluation::pass::{Evaluation, NamedMetric};
+use crate::floats::Floats;
 use crate::ranks::SharedCases;
 
-/// What one metric has of one case. JSON has no NaN, so numbers travel as their bits.
+/// What one metric has of one case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct OfCase {
     /// The rows that a table shows.
-    shown: Vec<(String, Vec<u32>)>,
+    shown: Vec<(String, Floats)>,
     /// The metric's own.
-    rows: Vec<Vec<u32>>,
-}
-
-fn to_bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
-
-fn from_bits(bits: &[u32]) -> Vec<f32> {
-    bits.iter().map(|bits| f32::from_bits(*bits)).collect()
+    rows: Vec<Floats>,
 }
 
 /// Replaces what this rank has measured by what all have.
@@ -40,12 +33,12 @@ pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u
             counts.iter_mut().zip(own).for_each(|(sum, count)| *sum += count);
         }
         measured.metric.reset();
-        let rows = all.iter().flat_map(|of| of.rows.iter().map(|bits| from_bits(bits))).collect();
+        let rows = all.iter().flat_map(|of| of.rows.iter().map(|row| row.0.clone())).collect();
         let merged = measured.metric.merge(rows);
         merged.map_err(|why| format!("the metric `{}` cannot take the rows of all ranks: {why}", measured.name))?;
         measured.metric.set_counts(counts);
         let shown = all.into_iter().flat_map(|of| of.shown);
-        measured.rows = shown.map(|(case, bits)| CaseRow { case, values: from_bits(&bits) }).collect();
+        measured.rows = shown.map(|(case, values)| CaseRow { case, values: values.0 }).collect();
     }
     // A batch is a case: the mean is that of their losses in the order of cases.
     for mean in &mut work.losses {
@@ -54,8 +47,8 @@ pub(crate) fn gather<N>(work: &mut Evaluation<N>, shared: &SharedCases, epoch: u
         let own: f32 =
             sum.try_into_scalar().map_err(|why| format!("the loss `{}` cannot be read: {why}", mean.name))?;
         let own = if counted == 0 { 0.0 } else { own };
-        let all = ranks.gather(&(own.to_bits(), counted as u64), "losses of the validation", epoch)?;
-        let total: f64 = all.iter().map(|(bits, _)| f64::from(f32::from_bits(*bits))).sum();
+        let all = ranks.gather(&(Floats(vec![own]), counted as u64), "losses of the validation", epoch)?;
+        let total: f64 = all.iter().flat_map(|(sum, _)| &sum.0).map(|sum| f64::from(*sum)).sum();
         mean.sum = Some(Tensor::from_floats([total as f32], &device));
         mean.batches = all.iter().map(|(_, count)| count).sum();
     }
@@ -72,9 +65,9 @@ fn by_case(measured: &NamedMetric) -> Vec<OfCase> {
             .get(*start..end.min(measured.rows.len()))
             .unwrap_or_default()
             .iter()
-            .map(|row| (row.case.clone(), to_bits(&row.values)))
+            .map(|row| (row.case.clone(), Floats(row.values.clone())))
             .collect(),
-        rows: rows[*start..end].iter().map(|row| to_bits(row)).collect(),
+        rows: rows[*start..end].iter().cloned().map(Floats).collect(),
     };
     measured.batches.iter().zip(ends).map(of).collect()
 }
