@@ -1,7 +1,8 @@
 /* An MPI library of one process, for tests: rank 0 of STUB_SIZE ranks, whose others do and send
  * what rank 0 does and sends. It checks the arguments of each call, and ends the process where they
  * are wrong. Data moves when a request is completed, which its third test does; a call that
- * STUB_STALL names is never complete. STUB_LOG is a file to which calls are written.
+ * STUB_STALL names is never complete. With STUB_NEVER_ENDS, MPI_Finalize does not return. STUB_LOG is a
+ * file to which calls are written.
  *
  * Built with OPEN_MPI, MPICH or STANDARD defined, for one of the three interfaces. */
 
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(OPEN_MPI)
 typedef void *Handle;
@@ -173,6 +175,7 @@ int MPI_Finalize(void) {
         require("MPI_Finalize", !requests[number].used, "a request is not complete");
     finalized = 1;
     write_log("MPI_Finalize");
+    while (getenv("STUB_NEVER_ENDS")) sleep(60);
     return 0;
 }
 

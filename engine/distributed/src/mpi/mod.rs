@@ -287,7 +287,13 @@ impl Communicator for MpiCommunicator {
         match ended.recv_timeout(at.deadline) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(cause)) => Err(self.error("finish", at, cause)),
-            Err(_) => Err(self.error("finish", at, Cause::Stuck { library: "MPI", waited: at.deadline })),
+            // All ranks have arrived, and nothing is under way. A library that then hangs, as MPICH does now
+            // and then over UCX and TCP, spoils nothing.
+            Err(_) => {
+                let stuck = self.error("finish", at, Cause::Stuck { library: "MPI", waited: at.deadline });
+                tracing::warn!("{stuck}; all ranks had finished");
+                Ok(())
+            }
         }
     }
 

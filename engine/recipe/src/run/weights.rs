@@ -111,12 +111,15 @@ pub fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
 /// Reads and writes labels by another convention than that of the training. The chain of a run has
 /// its numbers, too.
 fn renumber(document: &mut Document, convention: &str) -> Outcome {
-    let before = Recipe::read(document)?.learns().region_labels();
+    let Some(before) = Recipe::read(document)?.learns().region_labels() else {
+        let what = "--classes says how the regions of a run number their labels (task.classes), and this one has none";
+        return Err(RecipeError::new(format!("{what}: remove it")));
+    };
     let value = toml::Value::String(convention.to_owned()).to_string();
     document.set_option("--classes", "task.classes", &value)?;
     let after = Recipe::read(document)?.learns().region_labels();
     let as_toml = |classes| toml::Value::try_from(classes).map_err(RecipeError::from_error);
-    let (before, after) = (as_toml(before.unwrap_or_default())?, as_toml(after.unwrap_or_default())?);
+    let (before, after) = (as_toml(before)?, as_toml(after.unwrap_or_default())?);
     let steps = document.root().get("transforms").map_or(&[][..], |steps| steps.items());
     let has = |step: &Node| step.get("classes").is_some_and(|classes| classes.to_toml() == before);
     let places: Vec<usize> = steps.iter().enumerate().filter(|(_, step)| has(step)).map(|(place, _)| place).collect();
