@@ -13,6 +13,7 @@ use crate::commands::{
     bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, metrics, models, plugin, predict,
     preprocess, recipes, reference, train,
 };
+use crate::cores;
 use crate::error::{Failure, Outcome};
 use crate::ranks::{self, RanksArgs};
 use crate::terminal;
@@ -70,6 +71,8 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     listen(cli.verbose);
+    // Before there are other threads: they begin on the cores of this one.
+    cores::pin_if_asked();
     if cli.command.computes() {
         // The process is new, so there is no pool yet.
         let _ = hearth::kernels::join_thread_pool(0);

@@ -98,18 +98,6 @@ impl<E: Error> From<E> for Failure {
     }
 }
 
-/// A failure about a key of a recipe.
-pub trait At {
-    /// A failure about the value at a dotted path, with its position.
-    fn error_at(&self, path: &str, message: impl Into<String>) -> Failure;
-}
-
-impl At for hearth_registry::Document {
-    fn error_at(&self, path: &str, message: impl Into<String>) -> Failure {
-        self.fault(path, message).into()
-    }
-}
-
 /// Adds to an error what was being done.
 pub trait Context<T> {
     /// `read_nifti(&path).while_doing(|| format!("case {case}"))?`

@@ -8,7 +8,8 @@
 
 pub mod cli;
 pub mod commands;
-pub mod error;
+mod cores;
+mod error;
 pub mod folders;
 pub mod interrupt;
 pub mod picture;

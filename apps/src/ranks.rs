@@ -12,6 +12,7 @@ use std::time::Duration;
 use hearth_train::Ranks;
 use hearth_train::distributed::{At, DEADLINE, Placement, connect, threads};
 
+use crate::cores;
 use crate::error::{Context, Failure, Outcome};
 use crate::run::is_reported;
 use crate::{note, terminal};
@@ -178,6 +179,9 @@ fn launch(launcher: &Path, count: usize, again: bool) -> Outcome<ExitStatus> {
     }
     if std::env::var_os("RAYON_NUM_THREADS").is_none() {
         command.env("RAYON_NUM_THREADS", each.to_string());
+    }
+    if std::env::var_os(cores::ASKED).is_none() {
+        command.env(cores::ASKED, count.to_string());
     }
     note!("{count} ranks with {each} of {cores} cores each, by {}", launcher.display());
     command.arg(std::env::current_exe().while_doing(doing)?).args(of_ranks(std::env::args_os().skip(1)));

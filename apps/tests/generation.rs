@@ -164,6 +164,11 @@ fn a_discriminator_beside_a_segmentation_is_trained_resumed_and_left_out_of_pred
     }
     let found = succeed(&["evaluate", &text(&whole), "--data", &data, "--device", "cpu"]);
     assert!(found.contains("spleen"), "{found}");
+    train("ranks", "2", &[&path]);
+    let ranks = train("ranks", "4", &["--resume", "--ranks", "2"]);
+    let log = fs::read_to_string(ranks.join("metrics.csv")).expect("a log");
+    let last: Vec<&str> = log.lines().last().expect("rows").split(',').collect();
+    assert!([own, judged, judging].iter().all(|column| last[*column].parse::<f64>().is_ok()), "{log}");
 
     let refuse = |from: &str, to: &str, words: &[&str]| {
         assert!(SEGMENTATION.contains(from), "{from}");
@@ -284,6 +289,35 @@ fn a_run_that_was_resumed_has_the_weights_of_one_that_was_not() {
         };
         assert!(last(&whole) == last(&parts), "{file} differs");
     }
+}
+
+/// Two ranks with half of each batch, by a launcher or as threads, have the losses of one rank.
+#[test]
+fn ranks_train_the_generator_of_one() {
+    plugins_are_built();
+    let dir = tempfile::tempdir().expect("a folder");
+    let table = discs(&dir.path().join("data"), 24);
+    let losses = |out: &str, more: &[&str]| {
+        let out = dir.path().join(out);
+        let path = recipe(dir.path(), "discs.toml", RECIPE);
+        let exact = ["--epochs", "3", "--device", "cpu", "--set", "distributed.mode=exact"];
+        succeed(&[&["train", &path, "--data", &text(&table), "--out", &text(&out)], &exact[..], more].concat());
+        let log = fs::read_to_string(out.join("metrics.csv")).expect("a log");
+        let rows: Vec<Vec<&str>> = log.lines().map(|line| line.split(',').collect()).collect();
+        let of = |name: &str| rows[0].iter().position(|head| *head == name).unwrap_or_else(|| panic!("{name}: {log}"));
+        let [g, d] = ["g_loss", "d_loss"].map(of);
+        rows[1..].iter().flat_map(|row| [g, d].map(|i| row[i].parse::<f64>().expect("a number"))).collect::<Vec<_>>()
+    };
+    let one = losses("one", &["--set", "training.batch_size=8"]);
+    let two = losses("two", &["--set", "training.batch_size=4", "--ranks", "2"]);
+    assert_eq!(one.len(), 6);
+    for (one, two) in one.iter().zip(&two) {
+        assert!((one - two).abs() < 1e-4 * (1.0 + one.abs()), "{one} and {two}");
+    }
+    // Resumed by one rank, and images from what two trained.
+    let run = text(&dir.path().join("two"));
+    succeed(&["train", "--resume", "--out", &run, "--data", &text(&table), "--epochs", "4", "--device", "cpu"]);
+    assert_eq!(generate(&dir.path().join("two"), &dir.path().join("made"), &["--count", "2"]).len(), 2);
 }
 
 #[test]

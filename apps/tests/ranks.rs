@@ -12,6 +12,7 @@ mod clients;
 #[path = "common/launchers.rs"]
 mod launchers;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -118,6 +119,61 @@ fn ranks_take_the_steps_of_one_and_measure_the_same() {
             assert!(summary["waits"][1]["phases"]["gradients"]["operations"].as_u64() >= Some(20), "{summary}");
         }
     }
+}
+
+/// Cases that are drawn by weight are those of one rank, too; each rank keeps to cores of its own, if
+/// there are enough of them.
+#[test]
+fn ranks_share_draws_by_weight_and_keep_to_their_cores() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let list = phantom(dir.path(), 9).join("dataset.json");
+    let mut set = json(&list);
+    for (place, case) in set["training"].as_array_mut().expect("cases").iter_mut().enumerate() {
+        case["weight"] = (1 + 3 * (place % 2)).into();
+    }
+    fs::write(&list, set.to_string()).expect("written");
+    let exact = ["--set", "distributed.mode=exact", "--set", "data.sampler={weights=\"weight\", num_samples=8}"];
+    let one = Job { folder: dir.path(), by: By::Threads, ranks: 1, out: "one" };
+    one.succeed(&[&exact[..], &["--set", "training.batch_size=4", "--epochs", "4"]].concat());
+    let (alone, first) = (log(&one.out()), weights(&one.out()));
+    for by in launchers() {
+        let name = format!("run-{by:?}").replace(['(', ')', '"'], "");
+        let job = Job { folder: dir.path(), by, ranks: 2, out: &name };
+        let more = [&exact[..], &["--set", "training.batch_size=2", "--epochs", "4"]].concat();
+        let file = text(&recipe(dir.path()));
+        let mut child = job.command(&[&[&file[..]], &more[..]].concat()).spawn().expect("the program starts");
+        if by != By::Threads {
+            let mut cores = Vec::new();
+            wait_until("both ranks run", || {
+                cores = (0..2).filter_map(|rank| cores_of(process(&job.out(), rank)?)).collect();
+                cores.len() == 2
+            });
+            let enough = std::thread::available_parallelism().is_ok_and(|cores| cores.get() >= 2);
+            assert!(!enough || cores[0].is_disjoint(&cores[1]), "{by:?}: {cores:?}");
+        }
+        assert!(child.wait().expect("it ends").success(), "{by:?}");
+        assert_eq!(json(&job.out().join("summary.json"))["iterations"], 8);
+        for (own, one) in log(&job.out()).iter().zip(&alone) {
+            assert!((own - one).abs() < 1e-6, "{by:?}: {own}, one rank {one}");
+        }
+        let off = weights(&job.out()).iter().zip(&first).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off < 1e-5, "{by:?}: weights differ by {off}");
+    }
+}
+
+/// The cores that a process may use, once it has come so far as to say so.
+fn cores_of(process: u32) -> Option<BTreeSet<usize>> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"))?.trim().parse::<usize>().ok()?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let range = |part: &str| {
+        let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
+    };
+    let cores = list.split(',').filter_map(range).flatten().collect();
+    // It pins itself before it has threads.
+    (threads > 1).then_some(cores)
 }
 
 #[test]

@@ -85,6 +85,10 @@ is_over() { # JOB
     esac
 }
 
+is_pending() { # JOB
+    [ "$(timeout 5 squeue --noheader --format=%T --jobs="$1" 2>/dev/null)" = PENDING ]
+}
+
 # A batch file of the documentation, on two cores; `job` is its number.
 submit() { # FILE NAME [OPTION...]
     job="$(HEARTH="$program" DATA="$data" RUN="$work/$2" RECIPE="$recipe" sbatch --parsable --export=ALL --ntasks=2 \
@@ -124,6 +128,19 @@ for kind in "pmix openmpi" "pmi2 mpich"; do
     compgen -G "$work/$name/checkpoints/*-interrupt*" >/dev/null || fail "an interrupt leaves no checkpoint"
     resumes "$work/$name"
     proved "scancel --signal=INT: the ranks of $batch.sbatch write a checkpoint and end; the run resumes"
+
+    # A node is needed for something else, or fails: SLURM ends the job and queues it again, after a while.
+    name="requeued-$batch"
+    submit "$batch" "$name" --epochs 100000
+    within 60 has_checkpoints "$work/$name" 2 || fail "$batch.sbatch writes no checkpoints"
+    scontrol requeue "$job"
+    within 45 is_pending "$job" || fail "SLURM does not queue the job again"
+    scontrol update JobId="$job" StartTime=now
+    resumed() { grep -q "resuming from epoch" "$work/$name.log"; }
+    within 60 resumed || fail "$batch.sbatch does not resume when SLURM has queued it again"
+    scancel --signal=INT "$job"
+    within 30 is_over "$job" || fail "an interrupt does not end the job that was queued again"
+    proved "scontrol requeue: $batch.sbatch resumes by itself"
 
     train "killed-$mpi" --epochs 100000 --set training.val_interval=100000
     srun --ntasks=2 --mpi="$mpi" --kill-on-bad-exit=1 "$program" "${arguments[@]}" >"$work/srun.out" 2>"$work/srun.err" &

@@ -48,7 +48,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
         Err(failure) => return Err(failure.into()),
     };
     if let Some(sampler) = &plan.recipe.data.sampler {
-        let made = sampler.sampler(&cases.training, plan.recipe.training.seed);
+        let made = sampler.sampler(&cases.training, 1, plan.recipe.training.seed);
         made.map_err(|fault| plan.document.located("data.sampler", fault))?;
     }
     let (train, validate) = (cases.training.len(), cases.validation.len());

@@ -74,7 +74,9 @@ pub use progress::{CLEAR_LINE, Progress, Running};
 pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
 pub use recipe::RecipeOptions;
 pub use sample::{Sample, Value};
-pub use sampler::{DistributedSampler, DistributedWeightedRandomSampler, Sampler, WeightedRandomSampler};
+pub use sampler::{
+    DistributedSampler, DistributedWeightedRandomSampler, Sampler, SharedSampler, WeightedRandomSampler,
+};
 pub use sampler_config::{SamplerConfig, Sequential, Weighted};
 pub use select::Select;
 pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};

@@ -116,6 +116,42 @@ impl Sampler for DistributedSampler {
     }
 }
 
+/// One rank's part of another sampler's order: every `ranks`-th case, and as many on every rank (the
+/// first cases are repeated where needed).
+pub struct SharedSampler<S> {
+    all: S,
+    ranks: usize,
+    rank: usize,
+}
+
+impl<S: Sampler> SharedSampler<S> {
+    /// The part of `rank` of `ranks`.
+    ///
+    /// # Errors
+    /// Where there is no such rank, or no case.
+    pub fn new(all: S, ranks: usize, rank: usize) -> Result<Self, DataError> {
+        DistributedSampler::new(all.len(), ranks, rank)?;
+        Ok(Self { all, ranks, rank })
+    }
+}
+
+impl<S> std::fmt::Debug for SharedSampler<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedSampler").field("ranks", &self.ranks).field("rank", &self.rank).finish_non_exhaustive()
+    }
+}
+
+impl<S: Sampler> Sampler for SharedSampler<S> {
+    fn len(&self) -> usize {
+        self.all.len().div_ceil(self.ranks)
+    }
+
+    fn order(&self, epoch: u64) -> Vec<usize> {
+        let all = self.all.order(epoch);
+        all.iter().cycle().skip(self.rank).step_by(self.ranks).take(self.len()).copied().collect()
+    }
+}
+
 /// Draws cases by weight (PyTorch's `WeightedRandomSampler`).
 #[derive(Clone, Debug)]
 pub struct WeightedRandomSampler {
@@ -309,6 +345,19 @@ mod tests {
         // The first one drawn is the heavy one in 8 of 10 epochs.
         let heavy = heavy.count() as f64;
         assert!((heavy - 1600.0).abs() < 5.0 * (2000.0_f64 * 0.8 * 0.2).sqrt(), "{heavy}");
+    }
+
+    /// Batches of one rank, divided: what ranks have in turn is what one rank has.
+    #[test]
+    fn ranks_share_the_order_of_another_sampler() {
+        let weighted = || WeightedRandomSampler::new(vec![1.0, 5.0, 2.0], 7, true, 4).expect("sound");
+        let parts: Vec<Vec<usize>> =
+            (0..3).map(|rank| SharedSampler::new(weighted(), 3, rank).expect("a rank").order(2)).collect();
+        let turns: Vec<usize> = (0..9).map(|i| parts[i % 3][i / 3]).collect();
+        let alone = weighted().order(2);
+        assert_eq!(turns[..7], alone);
+        assert_eq!(turns[7..], alone[..2], "as many on each");
+        assert!(SharedSampler::new(weighted(), 3, 3).is_err());
     }
 
     #[test]

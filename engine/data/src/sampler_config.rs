@@ -11,11 +11,12 @@ use crate::{Field, Item, Sampler, WeightedRandomSampler};
 
 /// The configuration of a sampler, before the cases are known.
 pub trait SamplerConfig: Debug + Send + Sync {
-    /// The sampler of these cases.
+    /// The sampler of these cases, which are all of them, or those of one of `ranks` ranks that
+    /// share an epoch.
     ///
     /// # Errors
     /// Where a case lacks a required field.
-    fn sampler(&self, cases: &[Item], seed: u64) -> Result<Box<dyn Sampler>, Fault>;
+    fn sampler(&self, cases: &[Item], ranks: usize, seed: u64) -> Result<Box<dyn Sampler>, Fault>;
 
     /// Checks the parameters.
     ///
@@ -43,7 +44,7 @@ impl Kind for dyn SamplerConfig {
 pub struct Weighted {
     /// The name of the weight: a column of the table, or a key of the entries of `dataset.json`.
     pub weights: String,
-    /// Cases of an epoch; by default the number of cases.
+    /// Cases of an epoch, which several ranks share; by default the number of cases.
     #[serde(default)]
     pub num_samples: Option<usize>,
     /// Whether a case may occur several times in an epoch.
@@ -56,7 +57,7 @@ fn yes() -> bool {
 }
 
 impl SamplerConfig for Weighted {
-    fn sampler(&self, cases: &[Item], seed: u64) -> Result<Box<dyn Sampler>, Fault> {
+    fn sampler(&self, cases: &[Item], ranks: usize, seed: u64) -> Result<Box<dyn Sampler>, Fault> {
         let weight = |item: &Item| match item.fields.get(&self.weights) {
             Some(Field::Number(weight)) => Ok(*weight),
             Some(_) => Err(format!("`{}` of the case {} is not a number", self.weights, item.case)),
@@ -67,7 +68,7 @@ impl SamplerConfig for Weighted {
         };
         let weights = cases.iter().map(weight).collect::<Result<Vec<f64>, _>>();
         let weights = weights.map_err(|what| Fault::at("weights", what))?;
-        let samples = self.num_samples.unwrap_or(cases.len());
+        let samples = self.num_samples.map_or(cases.len(), |samples| samples.div_ceil(ranks.max(1)));
         let sampler = WeightedRandomSampler::new(weights, samples, self.replacement, seed);
         Ok(Box::new(sampler.map_err(|error| Fault::new(error.to_string()))?))
     }
@@ -88,7 +89,7 @@ entry!(dyn SamplerConfig => Weighted, name: "WeightedRandomSampler", example: "w
 pub struct Sequential {}
 
 impl SamplerConfig for Sequential {
-    fn sampler(&self, cases: &[Item], _: u64) -> Result<Box<dyn Sampler>, Fault> {
+    fn sampler(&self, cases: &[Item], _: usize, _: u64) -> Result<Box<dyn Sampler>, Fault> {
         Ok(Box::new(InOrder(cases.len())))
     }
 }

@@ -5,16 +5,20 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use common::draw;
 use hearth_data::{Batch, DataError};
+use hearth_distributed::threads;
 use hearth_engine::{CheckpointRequest, Event, RunEnd};
 use hearth_nn::losses::{DiceLoss, MseLoss, PatchAdversarialLoss};
 use hearth_nn::networks::{Network, PatchDiscriminatorConfig, UNet, UNetConfig};
 use hearth_nn::optim::OptimizerConfig;
 use hearth_nn::weights;
-use hearth_train::{AdversaryOptions, BatchStream, Loader, Shown, SupervisedTrainer, TrainerBuilder};
+use hearth_train::{
+    AdversaryOptions, BatchStream, Loader, Ranks, Shown, SupervisedTrainer, TrainerBuilder, TrainerOptions,
+};
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
 
@@ -239,6 +243,60 @@ fn a_resumed_run_is_the_uninterrupted_one_to_the_bit() {
         second.run().expect("a run");
         assert_eq!(*log.lock().expect("a log"), expected[at as usize..], "resumed at {at}");
         assert_eq!(second.engine().state().metrics, whole.engine().state().metrics);
+    }
+}
+
+/// A rank's item of each batch of two.
+fn part(of: &Batches, rank: usize) -> Batches {
+    let item = |batch: &Batch| {
+        let tensors = batch.tensors.iter().map(|(key, tensor)| (key.clone(), tensor.clone().narrow(0, rank, 1)));
+        Batch { tensors: tensors.collect(), cases: vec![batch.cases[rank].clone()], ..Batch::default() }
+    };
+    Batches(Arc::new(of.0.iter().map(item).collect()))
+}
+
+/// Two ranks with an item each take the steps of one with both: the network, the discriminator with
+/// the batch norms of all ranks, the three losses and their means.
+#[test]
+fn ranks_take_the_steps_of_one() {
+    let train = |ranks: Option<Ranks>| {
+        let loader = ranks.as_ref().map_or_else(discs, |ranks| part(&discs(), ranks.rank()));
+        let device = Device::flex().autodiff();
+        let config = UNetConfig { norm: Some("instance".into()), ..UNetConfig::new(2, 1, 2, &[4, 8], &[2]) };
+        let loss = DiceLoss::default().to_onehot_y(true).softmax(true);
+        let discriminator = PatchDiscriminatorConfig { num_layers_d: 1, ..PatchDiscriminatorConfig::new(2, 4, 3) };
+        let options = AdversaryOptions::default().shown(Shown::Softmax).condition(true).weight(0.3);
+        let mut trainer = TrainerOptions::new(&Device::flex());
+        (trainer.max_epochs, trainer.ranks) = (4, ranks);
+        let network = config.init(&device, 0).expect("a network");
+        let mut trainer = SupervisedTrainer::builder(network, loss, sgd(0.05), loader)
+            .options(trainer)
+            .adversary(discriminator.init(&device, 1).expect("a network"), PatchAdversarialLoss::default(), options)
+            .build()
+            .expect("a trainer");
+        let log = log_losses(&mut trainer);
+        trainer.run().expect("a run");
+        let log = log.lock().expect("a log").clone();
+        (
+            log,
+            trainer.engine().state().metrics.clone(),
+            weights::to_bytes(trainer.network().expect("one")).expect("weights"),
+        )
+    };
+    let (alone, metrics, _) = train(None);
+    assert_eq!((alone.len(), metrics.len()), (12, 3));
+    let runs = threads::run(2, |communicator| {
+        let mut ranks = Ranks::new(Arc::new(communicator));
+        (ranks.deadline, ranks.sync_batch_norm) = (Duration::from_secs(60), true);
+        train(Some(ranks))
+    });
+    for (log, own, weights) in &runs {
+        for (step, (own, one)) in log.iter().zip(&alone).enumerate() {
+            let off = own.iter().zip(one).map(|(own, one)| (own - one).abs()).fold(0.0, f64::max);
+            assert!(off < 1e-5, "step {step}: {own:?}, of one rank {one:?}");
+        }
+        assert!(own.iter().all(|(name, value)| (value - metrics[name]).abs() < 1e-5), "{own:?} and {metrics:?}");
+        assert_eq!(*weights, runs[0].2, "the same weights on both ranks, to the bit");
     }
 }
 

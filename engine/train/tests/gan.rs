@@ -6,11 +6,13 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use common::draw;
 use hearth_data::{Batch, DataError};
+use hearth_distributed::threads;
 use hearth_engine::{CheckpointRequest, Event, HostTensor, LayerValues, RunEnd};
 use hearth_nn::losses::{AdversarialCriterion, LossError, PatchAdversarialLoss};
 use hearth_nn::networks::{
@@ -19,7 +21,9 @@ use hearth_nn::networks::{
 };
 use hearth_nn::optim::{Gradients, OptimizerConfig};
 use hearth_nn::weights;
-use hearth_train::{AdversarialLoss, BatchStream, GanBuilder, GanTrainer, Judge, Latents, Loader, TrainerError};
+use hearth_train::{
+    AdversarialLoss, BatchStream, GanBuilder, GanOptions, GanTrainer, Judge, Latents, Loader, Ranks, TrainerError,
+};
 
 const SIDE: usize = 16;
 
@@ -28,6 +32,8 @@ const SIDE: usize = 16;
 struct Discs {
     cases: u64,
     batch: u64,
+    /// Which part of each batch it has: of how many ranks which.
+    of: (u64, u64),
 }
 
 impl Discs {
@@ -42,7 +48,9 @@ impl Discs {
     }
 
     fn make(&self, index: u64) -> Batch {
-        let cases: Vec<u64> = (index * self.batch..((index + 1) * self.batch).min(self.cases)).collect();
+        let (rank, world) = self.of;
+        let whole = index * self.batch..((index + 1) * self.batch).min(self.cases);
+        let cases: Vec<u64> = whole.skip(rank as usize).step_by(world as usize).collect();
         let values: Vec<f32> = cases.iter().flat_map(|case| Self::disc(*case)).collect();
         let image = Tensor::from_data(TensorData::new(values, [cases.len(), 1, SIDE, SIDE, 1]), &Device::flex());
         let cases = cases.iter().map(|case| format!("disc_{case}")).collect();
@@ -62,7 +70,7 @@ impl Loader for Discs {
 }
 
 /// Three batches, the last one smaller.
-const FEW: Discs = Discs { cases: 10, batch: 4 };
+const FEW: Discs = Discs { cases: 10, batch: 4, of: (0, 1) };
 
 fn networks(seed: u64) -> (Generator, Classifier) {
     let device = Device::flex().autodiff();
@@ -97,6 +105,57 @@ fn log_losses(trainer: &mut GanTrainer<Generator, Classifier>) -> Log {
     };
     trainer.engine_mut().on(Event::IterationCompleted, note).unwrap();
     log
+}
+
+/// Ranks with parts of a batch take the steps of one with all of it: both networks, both losses.
+#[test]
+fn ranks_take_the_steps_of_one() {
+    let train = |ranks: Option<Ranks>| {
+        let (rank, world) = ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank() as u64, ranks.world() as u64));
+        let (generator, discriminator) = networks(0);
+        let loader = Discs { cases: 40, batch: 4, of: (rank, world) };
+        let mut options = GanOptions::new(&Device::flex());
+        (options.latent_shape, options.d_train_steps, options.seed) = (vec![8], 2, 5);
+        (options.max_epochs, options.ranks) = (2, ranks);
+        let sgd: OptimizerConfig = toml::from_str("name = 'SGD'\nlr = 0.02\nmomentum = 0.9").unwrap();
+        let builder = GanTrainer::builder(generator, discriminator, loss(), sgd, loader).options(options);
+        let mut trainer = builder.build().unwrap();
+        let log = log_losses(&mut trainer);
+        if rank + 1 == world {
+            let stop = |cx: &mut hearth_engine::Context<'_>| {
+                if cx.state.iteration == 15 {
+                    cx.host.terminate("enough");
+                }
+                Ok(())
+            };
+            trainer.engine_mut().on(Event::IterationCompleted, stop).unwrap();
+        }
+        assert_eq!(trainer.run().unwrap(), RunEnd::Terminated("enough".into()));
+        let log = log.lock().unwrap().clone();
+        let networks = [
+            weights::to_bytes(trainer.generator().unwrap()).unwrap(),
+            weights::to_bytes(trainer.discriminator().unwrap()).unwrap(),
+        ];
+        (log, networks, trainer.engine().state().metrics.clone())
+    };
+    let (alone, ..) = train(None);
+    assert_eq!(alone.len(), 15);
+    for world in [2, 4] {
+        let runs = threads::run(world, |communicator| {
+            let mut ranks = Ranks::new(Arc::new(communicator));
+            ranks.deadline = Duration::from_secs(60);
+            train(Some(ranks))
+        });
+        for (log, networks, metrics) in &runs {
+            for (step, (own, one)) in log.iter().zip(&alone).enumerate() {
+                let off = (own[0] - one[0]).abs().max((own[1] - one[1]).abs());
+                assert!(off < 1e-5, "{world} ranks, step {step}: {own:?} and {one:?}");
+            }
+            assert_eq!(log.len(), 15, "what one rank wants all do");
+            assert_eq!(*networks, runs[0].1, "the same weights on all ranks, to the bit");
+            assert_eq!(*metrics, runs[0].2);
+        }
+    }
 }
 
 #[test]
@@ -381,7 +440,7 @@ fn learnt(d_rate: f64) -> [f64; 4] {
     let config = DiscriminatorConfig::new(&[1, 16, 16], &[8, 16], &[2, 2]).num_res_units(1);
     let discriminator = DiscriminatorConfig { last_act: None, dropout: None, norm: None, ..config };
     let discriminator = discriminator.init(&device, 2).unwrap();
-    let discs = Discs { cases: 128, batch: 16 };
+    let discs = Discs { cases: 128, batch: 16, of: (0, 1) };
     let mut trainer = GanTrainer::builder(generator, discriminator, loss(), adam(1e-3), discs)
         .d_optimizer(adam(d_rate))
         .latent_shape(&[8])

@@ -3,6 +3,7 @@
 use hearth_registry::Fault;
 
 use super::{CachePlace, CacheRun};
+use crate::dataset::free_memory;
 
 /// What counts as free on a device that does not say.
 const UNKNOWN: u64 = 4 << 30;
@@ -21,15 +22,16 @@ impl Budget {
     /// Half: the rest is for the training.
     pub const PART: f64 = 0.5;
 
-    /// Bytes; `None` where the cache finds out how much this machine has free.
+    /// Bytes; `None` where the cache finds out how much this machine has free. What is said of a
+    /// machine is for all of its ranks.
     pub fn bytes(&self, run: &CacheRun) -> Option<u64> {
-        if let Some(gib) = self.limit {
-            return Some((gib * (1_u64 << 30) as f64) as u64);
+        let on_host = self.place == CachePlace::Host || hearth_kernels::host::is_host(&run.device);
+        let sharing = if on_host { run.ranks_here.max(1) as u64 } else { 1 };
+        match self.limit {
+            Some(gib) => Some((gib * (1_u64 << 30) as f64) as u64 / sharing),
+            None if on_host => (sharing > 1).then(|| free_memory() / sharing),
+            None => Some(self.of_device(run.free)),
         }
-        if self.place == CachePlace::Host || hearth_kernels::host::is_host(&run.device) {
-            return None;
-        }
-        Some(self.of_device(run.free))
     }
 
     /// The part of what a device has free.
@@ -61,7 +63,7 @@ mod tests {
     use crate::Progress;
 
     fn run(device: Device, free: Option<u64>) -> CacheRun {
-        CacheRun { device, progress: Progress::None, whole: false, free }
+        CacheRun { device, progress: Progress::None, whole: false, free, ranks_here: 1 }
     }
 
     #[test]
@@ -71,6 +73,19 @@ mod tests {
         assert_eq!(budget(CachePlace::Same, Some(1.5)).bytes(&run(device.clone(), Some(8))), Some(3 << 29));
         assert_eq!(budget(CachePlace::Host, None).bytes(&run(device.clone(), Some(8))), None);
         assert_eq!(budget(CachePlace::Same, None).bytes(&run(device, Some(8))), None, "a processor's is the host's");
+    }
+
+    /// Two ranks on one machine may not take twice what it has.
+    #[test]
+    fn the_ranks_of_a_machine_share_its_memory() {
+        let of = |place, limit, ranks_here| {
+            let run = CacheRun { ranks_here, ..run(crate::host_device(), None) };
+            Budget { place, limit, part: 0.5 }.bytes(&run)
+        };
+        assert_eq!(of(CachePlace::Host, Some(3.0), 2), Some(3 << 29));
+        assert_eq!(of(CachePlace::Same, Some(3.0), 3), Some(1 << 30));
+        let (alone, eighth) = (free_memory(), of(CachePlace::Host, None, 8).expect("a share"));
+        assert!(eighth > 0 && eighth < alone / 4, "{eighth} of {alone}");
     }
 
     #[test]

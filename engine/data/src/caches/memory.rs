@@ -26,8 +26,9 @@ pub struct MemoryCache {
     pub storage: Storage,
     /// Fill at the first use of each case instead of before the training.
     pub runtime: bool,
-    /// GiB that it may take; an error where it would take more, unless `rate = "auto"`. Where it is
-    /// not said: 9/10 of what this machine has free, `device_part` of what the device has.
+    /// GiB that it may take; of a machine's memory, what all its ranks may take together. An error
+    /// where it would take more, unless `rate = "auto"`. Where it is not said: 9/10 of what this
+    /// machine has free, `device_part` of what the device has.
     pub limit_gib: Option<f64>,
     /// Part of the device's free memory that it may take with `device = "same"`; the rest is for
     /// the training.

@@ -75,6 +75,8 @@ pub struct CacheRun {
     pub whole: bool,
     /// Bytes that the device has free, where that is known.
     pub free: Option<u64>,
+    /// Ranks on this machine, which share its memory; 1 where there is one process.
+    pub ranks_here: usize,
 }
 
 impl Kind for dyn Cache {

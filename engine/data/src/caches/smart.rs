@@ -28,8 +28,9 @@ pub struct SmartCache {
     pub replace_rate: f64,
     /// Whether the list is shuffled before the window moves over it.
     pub shuffle: bool,
-    /// GiB that it may take; an error where it would take more. Where it is not said: any number
-    /// in this machine's memory, `device_part` of what the device has free.
+    /// GiB that it may take; of a machine's memory, what all its ranks may take together. An error
+    /// where it would take more. Where it is not said: any number in this machine's memory (several
+    /// ranks share 9/10 of what it has free), `device_part` of what the device has free.
     pub limit_gib: Option<f64>,
     /// Part of the device's free memory that it may take with `device = "same"`; the rest is for
     /// the training.

@@ -229,7 +229,7 @@ pub(super) fn count(cases: usize, rate: f64, num: Option<usize>) -> Result<usize
 }
 
 /// The host memory that a cache may use.
-fn free_memory() -> u64 {
+pub(crate) fn free_memory() -> u64 {
     let mut system = sysinfo::System::new();
     system.refresh_memory();
     let free = system.cgroup_limits().map_or(u64::MAX, |c| c.free_memory);

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub(crate) use cache::free_memory;
 pub use cache::{CacheDataset, CacheOptions};
 pub use cases::TransformDataset;
 pub(crate) use cases::{guarded, no_case};

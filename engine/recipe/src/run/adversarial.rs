@@ -6,10 +6,10 @@ use std::path::Path;
 use burn::module::Module;
 use hearth_nn::losses::PatchAdversarialLoss;
 use hearth_nn::networks::{AnyNetwork, Network};
-use hearth_train::{AdversaryOptions, GanOptions, GanTrainer, Latents, Shown};
+use hearth_train::{AdversaryOptions, GanOptions, GanTrainer, Latents, Ranks, Shown};
 
 use super::session::training_loader;
-use super::{Cases, Plan, Start};
+use super::{Cases, Plan, Start, parts};
 use crate::error::{At, Outcome, RecipeError};
 use crate::notice::notice;
 use crate::recipe::{Adversarial, Node, Output};
@@ -98,7 +98,12 @@ impl Plan {
 }
 
 /// The trainer of a recipe that generates images, caches filled, without handlers.
-pub fn gan_trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<GanTrainer<AnyNetwork, AnyNetwork>> {
+pub fn gan_trainer(
+    plan: &Plan,
+    data: &Path,
+    from: Start,
+    ranks: Option<&Ranks>,
+) -> Outcome<GanTrainer<AnyNetwork, AnyNetwork>> {
     let recipe = &plan.recipe;
     let cases = Cases::open(data, recipe)?;
     let generator = plan.starting_network(from)?;
@@ -106,12 +111,13 @@ pub fn gan_trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<GanTrainer<
     let discriminator = plan.discriminator(&generator)?.ok_or_else(lacking)?;
     let adversarial = recipe.adversarial.clone().unwrap_or_default();
     notice!("{}: {} images train, on {}", cases.name, cases.training.len(), hearth_train::device::name(&plan.device));
-    let loader = training_loader(plan, cases.training)?;
+    let loader = training_loader(plan, parts::training(plan, cases.training, ranks)?)?;
     let mut options = GanOptions::new(&plan.device);
     (options.precision, options.max_epochs) = (plan.precision, recipe.training.epochs);
     (options.d_train_steps, options.g_update_latents) = (adversarial.d_train_steps, adversarial.g_update_latents);
     options.latent_shape = plan.latents()?.batch(1)[1..].to_vec();
     (options.clip, options.seed) = (recipe.training.clip, recipe.training.seed);
+    options.ranks = ranks.cloned();
     let d_optimizer = adversarial.optimizer.as_ref().unwrap_or(&recipe.optimizer);
     GanTrainer::builder(generator, discriminator, adversarial.loss, &recipe.optimizer, loader)
         .d_optimizer(d_optimizer)

@@ -23,7 +23,13 @@ pub fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: Use
     let cache = &plan.recipe.data.cache;
     // Asked again for the validation: what the training's cases took is no longer free.
     let free = if cache.on_device() { device::memory(&plan.device).map(|memory| memory.free) } else { None };
-    let run = CacheRun { device: plan.device.clone(), progress: plan.progress, whole: what == Use::Validation, free };
+    let run = CacheRun {
+        device: plan.device.clone(),
+        progress: plan.progress,
+        whole: what == Use::Validation,
+        free,
+        ranks_here: plan.ranks_here,
+    };
     let name = if what == Use::Training { "training" } else { "validation" };
     cache.dataset(items, pipeline, &run).while_doing(|| format!("preparing the {name} cases"))
 }

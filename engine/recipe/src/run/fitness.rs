@@ -74,7 +74,7 @@ pub fn fitness(plan: &Plan, folder: &Path) -> Outcome<Fitness> {
     let recipe = &plan.recipe;
     let cases = Cases::open(folder, recipe)?;
     if let Some(sampler) = &recipe.data.sampler {
-        let made = sampler.sampler(&cases.training, recipe.training.seed);
+        let made = sampler.sampler(&cases.training, 1, recipe.training.seed);
         made.map_err(|fault| plan.document.located("data.sampler", fault))?;
     }
     let mut found = Fitness {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hearth_data::{DistributedSampler, Item, PartitionOptions, partition_dataset};
+use hearth_data::{DistributedSampler, Item, PartitionOptions, Sampler, SharedSampler, partition_dataset};
 use hearth_train::distributed::nccl::{self, NcclError};
 use hearth_train::distributed::{self, At, Share, Waits};
 use hearth_train::{Ranks, device};
@@ -16,39 +16,45 @@ use crate::error::{At as _, Context, Outcome, RecipeError};
 use crate::notice::{failure, warning};
 use crate::recipe::{Cards, Mode};
 
-/// The training cases of a rank, and in which order it takes them where the recipe's own does not
-/// do.
+/// The training cases of a rank, and in which order it takes them.
 pub struct TrainingPart {
     /// The cases.
     pub items: Vec<Item>,
-    /// Its part of each epoch's order.
-    pub sampler: Option<DistributedSampler>,
+    /// The order of an epoch, where it is not that of a loader.
+    pub sampler: Option<Box<dyn Sampler>>,
 }
 
 /// What a rank trains on: by `distributed.mode` its own part, as large as those of the others (the
 /// first cases of the shuffled list are repeated where they do not divide), or a part of each
 /// batch.
 pub fn training(plan: &Plan, items: Vec<Item>, ranks: Option<&Ranks>) -> Outcome<TrainingPart> {
-    let Some(ranks) = ranks.filter(|ranks| ranks.world() > 1) else { return Ok(TrainingPart { items, sampler: None }) };
+    let seed = plan.recipe.training.seed;
+    let ordered = |items: &[Item], ranks: usize, seed: u64| {
+        let sampler = plan.recipe.data.sampler.as_ref().map(|sampler| sampler.sampler(items, ranks, seed)).transpose();
+        sampler.map_err(|fault| plan.document.located("data.sampler", fault))
+    };
+    let Some(ranks) = ranks.filter(|ranks| ranks.world() > 1) else {
+        let sampler = ordered(&items, 1, seed)?;
+        return Ok(TrainingPart { items, sampler });
+    };
     let (cases, world, rank) = (items.len(), ranks.world(), ranks.rank());
     let doing = || format!("{cases} training cases for {world} ranks");
     match plan.recipe.distributed.mode {
         Mode::Partition => {
-            let seed = seed32(plan.recipe.training.seed);
-            let options = PartitionOptions { shuffle: true, seed, even_divisible: true, ..PartitionOptions::default() };
+            let options =
+                PartitionOptions { shuffle: true, seed: seed32(seed), drop_last: false, even_divisible: true };
             let parts = partition_dataset(cases, world, options).while_doing(doing)?;
-            let items = parts[rank].iter().map(|place| items[*place].clone()).collect();
-            Ok(TrainingPart { items, sampler: None })
+            let items: Vec<Item> = parts[rank].iter().map(|place| items[*place].clone()).collect();
+            // Each rank draws numbers of its own.
+            let sampler = ordered(&items, world, seed ^ ((rank as u64) << 32))?;
+            Ok(TrainingPart { items, sampler })
         }
         Mode::Exact => {
-            if plan.recipe.data.sampler.is_some() {
-                let what = "data.sampler chooses cases for each rank by itself: remove it, or set distributed.mode to \
-                            \"partition\"";
-                return Err(plan.document.error_at("distributed.mode", what));
-            }
-            let seed = plan.recipe.training.seed;
-            let sampler = DistributedSampler::new(cases, world, rank).map(|sampler| sampler.seed(seed));
-            Ok(TrainingPart { items, sampler: Some(sampler.while_doing(doing)?) })
+            let sampler: Box<dyn Sampler> = match ordered(&items, 1, seed)? {
+                Some(all) => Box::new(SharedSampler::new(all, world, rank).while_doing(doing)?),
+                None => Box::new(DistributedSampler::new(cases, world, rank).while_doing(doing)?.seed(seed)),
+            };
+            Ok(TrainingPart { items, sampler: Some(sampler) })
         }
     }
 }

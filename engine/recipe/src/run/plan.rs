@@ -41,6 +41,8 @@ pub struct Plan {
     pub progress: Progress,
     /// Whether runs write to their files alone, as those of ranks that train beside another one.
     pub silent: bool,
+    /// Ranks that train on this machine and share its memory.
+    pub ranks_here: usize,
 }
 
 /// Which chain of a recipe.
@@ -112,6 +114,7 @@ impl Plan {
             training_places,
             progress,
             silent: false,
+            ranks_here: 1,
         };
         plan.post_prediction()?;
         plan.post_label()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use hearth_data::{DataLoader, Item, LoaderOptions};
+use hearth_data::{DataLoader, LoaderOptions};
 use hearth_engine::{Engine, RunEnd};
 use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::inferers::Inferer;
@@ -76,10 +76,11 @@ impl Session {
         parts::together(ranks.as_ref(), "preparing the run", prepared)
     }
 
-    fn build(plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
+    fn build(mut plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
         let (started, tuning) = (Instant::now(), TuningClock::start());
         if let Some(ranks) = &ranks {
             parts::agree(&plan, data, ranks)?;
+            plan.ranks_here = ranks.communicator().local_world();
         }
         let ranks = ranks.map(|ranks| parts::over_cards(&plan, ranks)).transpose()?;
         // Errors in the recipe are reported before the work begins.
@@ -87,11 +88,7 @@ impl Session {
         handlers::check(&plan, &plugins)?;
         warn(&plan, &plugins);
         let trainer: Box<dyn Train> = if plan.recipe.learns().generates() {
-            if let Some(ranks) = &ranks {
-                let what = format!("a run that generates images is one of a single rank; there are {}", ranks.world());
-                return Err(plan.document.error_at("task", what));
-            }
-            Box::new(gan_trainer(&plan, data, from)?)
+            Box::new(gan_trainer(&plan, data, from, ranks.as_ref())?)
         } else {
             Box::new(trainer_of_rank(&plan, data, from, ranks.as_ref())?)
         };
@@ -328,10 +325,7 @@ fn trainer_of_rank(
     let (train, validate) = (cases.training.len(), cases.validation.len());
     notice!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
     let part = parts::training(plan, cases.training, ranks)?;
-    let mut loader = training_loader(plan, part.items)?;
-    if let Some(sampler) = part.sampler {
-        loader = loader.with_sampler(sampler);
-    }
+    let loader = training_loader(plan, part)?;
     let own = parts::evaluated(&cases.validation, ranks);
     let validation = dataset(plan, own, plan.validation.clone(), Use::Validation)?;
     let seed = recipe.training.seed;
@@ -358,13 +352,10 @@ fn trainer_of_rank(
     Ok(trainer)
 }
 
-/// The training cases behind their pipeline, caches filled, in the order of the recipe's sampler.
-pub(super) fn training_loader(plan: &Plan, cases: Vec<Item>) -> Outcome<DataLoader> {
-    let recipe = &plan.recipe;
-    let seed = recipe.training.seed;
-    let sampler = recipe.data.sampler.as_ref().map(|sampler| sampler.sampler(&cases, seed)).transpose();
-    let sampler = sampler.map_err(|fault| plan.document.located("data.sampler", fault))?;
-    let loader = DataLoader::new(dataset(plan, cases, plan.training.clone(), Use::Training)?, loader_options(plan))?;
+/// The training cases behind their pipeline, caches filled, in their order.
+pub(super) fn training_loader(plan: &Plan, part: parts::TrainingPart) -> Outcome<DataLoader> {
+    let parts::TrainingPart { items, sampler } = part;
+    let loader = DataLoader::new(dataset(plan, items, plan.training.clone(), Use::Training)?, loader_options(plan))?;
     let loader = match sampler {
         Some(sampler) => loader.with_sampler(sampler),
         None => loader,

@@ -156,6 +156,15 @@ impl<N: Network> Learner<N> {
     }
 }
 
+/// The network as it is validated: of several ranks, with the running statistics of the first.
+pub(crate) fn validated<N: Network>(learner: &Learner<N>, ranks: Option<&Ranks>, epoch: u64) -> Result<N, HostError> {
+    let network = learner.network().map_err(|e| HostError::from_error(&e))?.valid();
+    match ranks {
+        Some(ranks) => ranks.of_first(network, epoch).map_err(|e| HostError::from_error(&e)),
+        None => Ok(network),
+    }
+}
+
 /// Fails for a learning rate that no step can be taken with.
 pub(crate) fn check_learning_rate(learning_rate: f64) -> Result<(), HostError> {
     if learning_rate.is_finite() && learning_rate >= 0.0 {

@@ -21,7 +21,7 @@ use crate::evaluation::evaluators::Evaluators;
 use crate::evaluation::inference::{Outputs, infer_all};
 use crate::training::adversarial::adversary::Adversary;
 use crate::training::layer_statistics;
-use crate::training::learner::{Learner, check_learning_rate};
+use crate::training::learner::{Learner, check_learning_rate, validated};
 use crate::training::trainer::TrainerOptions;
 
 pub(crate) struct Training<N> {
@@ -75,8 +75,7 @@ impl<N: Network> Training<N> {
         let image = self.feed.named("image")?.autodiff();
         let watched = self.learner.watched(self.options.accumulate)?;
         let network = watched.as_ref().map_or_else(|| self.learner.network(), Ok)?;
-        // Another draw of dropout on each rank, as each item of a larger batch has its own.
-        network.set_draw(state.seed ^ (u64::from(state.rank) << 32), state.iteration);
+        network.set_draw(of_rank(state), state.iteration);
         let forward = || infer_all(&*self.options.inferer, image, network);
         let outputs = match &self.norms {
             Some(norms) => norms.within(forward),
@@ -84,6 +83,14 @@ impl<N: Network> Training<N> {
         };
         self.check_norms()?;
         outputs.map_err(|e| self.feed.part("the forward pass", e).into())
+    }
+
+    /// What the discriminator computes: its batch norms take part, too.
+    fn with_norms<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BoxError>) -> Result<T, BoxError> {
+        let Some(norms) = self.norms.clone() else { return work(self) };
+        let done = norms.within(|| work(self));
+        self.check_norms()?;
+        done
     }
 
     fn check_norms(&self) -> Result<(), BoxError> {
@@ -255,13 +262,7 @@ impl<N: Network> Host for Training<N> {
 
     fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
         let (learner, ranks, epoch) = (&self.learner, &self.options.ranks, self.epoch);
-        let network = || {
-            let network = learner.network().map_err(|e| HostError::from_error(&e))?.valid();
-            match ranks {
-                Some(ranks) => ranks.of_first(network, epoch).map_err(|e| HostError::from_error(&e)),
-                None => Ok(network),
-            }
-        };
+        let network = || validated(learner, ranks.as_ref(), epoch);
         self.evaluators.run(engine, self.epoch, network)
     }
 
@@ -322,7 +323,7 @@ impl<N: Network> Workflow for Training<N> {
         engine.fire(Event::ForwardCompleted, self)?;
 
         let competes = self.adversary.as_ref().is_some_and(|adversary| adversary.takes_part(engine.state().epoch));
-        let adversarial = if competes { self.judge(engine, &outputs)? } else { None };
+        let adversarial = if competes { self.with_norms(|training| training.judge(engine, &outputs))? } else { None };
         let mut loss = self.compare(outputs)?;
         if let Some(adversary) = &mut self.adversary {
             adversary.note_supervised(loss.clone().without_autodiff());
@@ -352,7 +353,10 @@ impl<N: Network> Workflow for Training<N> {
             // Its graph is not needed by the discriminator's step.
             drop(loss);
             engine.fire(Event::GeneratorModelCompleted, self)?;
-            self.discriminate(engine)?;
+            self.with_norms(|training| training.discriminate(engine))?;
+        }
+        if let Some(adversary) = &mut self.adversary {
+            adversary.settle(self.options.ranks.as_ref(), engine.state().iteration)?;
         }
         engine.fire(Event::ModelCompleted, self)?;
         Ok(())
@@ -399,6 +403,11 @@ impl<N: Network> Workflow for Training<N> {
     fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
         trainer_files::read(self, dir).map_err(|e| HostError::from_error(&*e))
     }
+}
+
+/// The seed of dropout: another draw on each rank, as each item of a larger batch has its own.
+pub(crate) fn of_rank(state: &State) -> u64 {
+    state.seed ^ (u64::from(state.rank) << 32)
 }
 
 /// A number that handlers ask for, read back from the device.

@@ -125,12 +125,6 @@ pub enum TrainerError {
     /// A handler cannot be added.
     #[error(transparent)]
     Handler(#[from] RegisterError),
-    /// Adversaries train in one process.
-    #[error("a discriminator is trained by one rank; there are {world}")]
-    Adversary {
-        /// The ranks asked for.
-        world: usize,
-    },
 }
 
 /// Trains a network, as MONAI's `SupervisedTrainer` does. For each batch: forward by the inferer,
@@ -188,9 +182,6 @@ impl<N: Network> SupervisedTrainer<N> {
 
     pub(crate) fn from_builder(builder: TrainerBuilder<N>) -> Result<Self, TrainerError> {
         let TrainerBuilder { network, loss, optimizer, loader, options, adversary, evaluators, handlers } = builder;
-        if let (Some(ranks), Some(_)) = (&options.ranks, &adversary) {
-            return Err(TrainerError::Adversary { world: ranks.world() });
-        }
         if options.accumulate == 0 {
             return Err(TrainerError::Accumulate);
         }

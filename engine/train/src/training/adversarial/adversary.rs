@@ -10,9 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::feed::Feed;
 use crate::checkpoint::{Checkpoint, Files, learner_files};
+use crate::ranks::Ranks;
 use crate::training::adversarial::loss::{AdversarialLoss, judgements};
 use crate::training::adversarial::losses::EpochLosses;
 use crate::training::learner::{Learner, Learning};
+use crate::training::step::of_rank;
 use crate::training::trainer::TrainerError;
 
 /// The supervised loss of an iteration (MONAI's key).
@@ -138,6 +140,9 @@ pub(crate) trait Adversary: Send {
 
     fn next_iteration(&mut self);
 
+    /// The losses of an iteration are complete.
+    fn settle(&mut self, ranks: Option<&Ranks>, iteration: u64) -> Result<(), BoxError>;
+
     fn epoch_started(&mut self);
 
     fn epoch_completed(&mut self, state: &mut State, feed: &Feed) -> Result<(), BoxError>;
@@ -228,7 +233,7 @@ impl<D: Network> Adversary for Discriminating<D> {
             return Err(feed.part("the discriminator", what).into());
         }
         let network = self.learner.network()?;
-        network.set_draw(state.seed, state.iteration);
+        network.set_draw(of_rank(state), state.iteration);
         let judge = judgements(network);
         let loss = self.loss.generator(fakes.clone(), &judge);
         let loss = loss.map_err(|error| feed.part("the adversarial loss", error))?.mean();
@@ -270,6 +275,10 @@ impl<D: Network> Adversary for Discriminating<D> {
     fn next_iteration(&mut self) {
         self.losses.next_iteration();
         (self.shown, self.own, self.gradients) = (None, None, None);
+    }
+
+    fn settle(&mut self, ranks: Option<&Ranks>, iteration: u64) -> Result<(), BoxError> {
+        self.losses.settle(ranks, iteration)
     }
 
     fn epoch_started(&mut self) {

@@ -42,9 +42,24 @@ impl Latents {
 
     /// A batch of them, keyed by a seed and further numbers, in their order.
     pub fn draw(&self, seed: u64, key: &[u64], count: usize, device: &Device) -> Tensor<5> {
+        self.draw_part(seed, key, count, (0, 1), device)
+    }
+
+    /// What `(rank, world)` has of a batch that is `world` times as large: every `world`-th.
+    pub(crate) fn draw_part(
+        &self,
+        seed: u64,
+        key: &[u64],
+        count: usize,
+        (rank, world): (u32, u32),
+        device: &Device,
+    ) -> Tensor<5> {
         let key = key.iter().fold(Key::new(seed).with_text("latents"), |key, part| key.with(*part));
         let shape = self.batch(count);
-        let values: Vec<f32> = (0..shape.iter().product::<usize>() as u64).map(|i| key.normal(i) as f32).collect();
+        let each = shape[1..].iter().product::<usize>() as u64;
+        let of_item = |item: u64| (item * u64::from(world) + u64::from(rank)) * each;
+        let places = (0..count as u64).flat_map(|item| of_item(item)..of_item(item) + each);
+        let values: Vec<f32> = places.map(|place| key.normal(place) as f32).collect();
         Tensor::from_data(TensorData::new(values, shape), device)
     }
 }

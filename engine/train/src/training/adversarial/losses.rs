@@ -7,6 +7,8 @@ use hearth_engine::{BoxError, HostError, State};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Files};
+use crate::floats::Floats;
+use crate::ranks::Ranks;
 use crate::training::step::read_back;
 
 /// Their file in a checkpoint, where the epoch is not over.
@@ -40,12 +42,34 @@ impl EpochLosses {
 
     /// Notes a loss, `[1]`, of the present iteration.
     pub fn note(&mut self, name: &str, loss: Tensor<1>) {
-        let sum = match self.sums.remove(name) {
-            Some((sum, iterations)) => (sum + loss.clone(), iterations + 1),
-            None => (loss.clone(), 1),
-        };
-        self.sums.insert(name.to_owned(), sum);
         self.now.insert(name.to_owned(), loss);
+    }
+
+    /// Ends an iteration: several ranks have the means of their losses from now on.
+    pub fn settle(&mut self, ranks: Option<&Ranks>, iteration: u64) -> Result<(), BoxError> {
+        if let Some(ranks) = ranks {
+            self.share(ranks, iteration)?;
+        }
+        for (name, loss) in &self.now {
+            let sum = match self.sums.remove(name) {
+                Some((sum, iterations)) => (sum + loss.clone(), iterations + 1),
+                None => (loss.clone(), 1),
+            };
+            self.sums.insert(name.clone(), sum);
+        }
+        Ok(())
+    }
+
+    fn share(&mut self, ranks: &Ranks, iteration: u64) -> Result<(), BoxError> {
+        let own = self.now.iter().map(|(name, loss)| Ok(read_back(loss.clone(), name)? as f32));
+        let own = Floats(own.collect::<Result<Vec<f32>, HostError>>()?);
+        let all: Vec<Floats> = ranks.gather(&own, "losses of both networks", iteration)?;
+        for (place, loss) in self.now.values_mut().enumerate() {
+            let of_ranks = all.iter().filter_map(|losses| losses.0.get(place));
+            let mean = of_ranks.map(|loss| f64::from(*loss)).sum::<f64>() / ranks.world() as f64;
+            *loss = Tensor::from_floats([mean as f32], &loss.device());
+        }
+        Ok(())
     }
 
     /// The names of the losses that the present iteration has.

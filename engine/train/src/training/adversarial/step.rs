@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::{DType, Tensor};
 use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Host, HostError, HostTensor, LayerStatistics, LayerValues, Level,
-    Metrics, NamesOf, Snapshot, State, Workflow, Written, not_offered, trace,
+    Metrics, NamesOf, Snapshot, State, Wants, Workflow, Written, not_offered, trace,
 };
 use hearth_nn::losses::LossError;
 use hearth_nn::networks::Network;
@@ -20,7 +20,8 @@ use crate::training::adversarial::loss::{AdversarialLoss, Judge, judgements};
 use crate::training::adversarial::losses::EpochLosses;
 use crate::training::adversarial::trainer::GanOptions;
 use crate::training::layer_statistics;
-use crate::training::learner::{Learner, check_learning_rate};
+use crate::training::learner::{Learner, check_learning_rate, validated};
+use crate::training::step::of_rank;
 
 pub(crate) struct Adversarial<G, D> {
     pub generator: Learner<G>,
@@ -64,7 +65,8 @@ impl<G: Network, D: Network> Adversarial<G, D> {
     /// generator's.
     fn latents(&self, state: &State, draw: u64, count: usize) -> Tensor<5> {
         let device = self.options.device.clone().inner();
-        self.latents.draw(state.seed, &[state.epoch, state.iteration, draw], count, &device)
+        let part = (state.rank, state.world_size.max(1));
+        self.latents.draw_part(state.seed, &[state.epoch, state.iteration, draw], count, part, &device)
     }
 
     /// Images, with their autodiff graph.
@@ -77,6 +79,47 @@ impl<G: Network, D: Network> Adversarial<G, D> {
     fn judged(&self, loss: impl FnOnce(&Judge<'_>) -> Result<Tensor<1>, LossError>) -> Result<Tensor<1>, BoxError> {
         let network = self.discriminator.network()?;
         Ok(loss(&judgements(network)).map_err(|e| self.feed.part("the loss", e))?.mean())
+    }
+
+    /// As MONAI's `GanTrainer`, in its order, and without events of its own.
+    fn compete(&mut self, state: &State) -> Result<(), BoxError> {
+        let reals = self.feed.named("image")?;
+        self.feed.insert("reals", reals.clone())?;
+        let (count, reals) = (reals.dims()[0], reals.autodiff());
+        self.generator.network()?.set_draw(of_rank(state), state.iteration);
+        self.discriminator.network()?.set_draw(of_rank(state), state.iteration);
+
+        let mut latents = self.latents(state, 0, count);
+        // The discriminator's steps leave the generator alone.
+        let fakes = self.generate(&latents)?.detach();
+        self.check_images(&fakes, &reals)?;
+        let mut d_loss: Option<Tensor<1>> = None;
+        for _ in 0..self.options.d_train_steps {
+            let loss = self.judged(|judge| self.loss.discriminator(fakes.clone(), reals.clone(), judge))?;
+            let gradients = self.discriminator.backward(&loss, &self.feed)?;
+            let loss = loss.without_autodiff();
+            d_loss = Some(match d_loss.take() {
+                Some(sum) => sum + loss,
+                None => loss,
+            });
+            self.discriminator.gather(gradients, 1, &self.feed)?;
+        }
+
+        if self.options.g_update_latents {
+            latents = self.latents(state, 1, count);
+        }
+        let fakes = self.generate(&latents)?;
+        let g_loss = self.judged(|judge| self.loss.generator(fakes.clone(), judge))?;
+        let gradients = self.generator.backward(&g_loss, &self.feed)?;
+        let generator = g_loss.without_autodiff();
+        self.generator.gather(gradients, 1, &self.feed)?;
+
+        self.feed.insert("fakes", fakes)?;
+        self.feed.insert("latents", latents)?;
+        let d_loss = d_loss.unwrap_or_else(|| generator.zeros_like());
+        self.losses.note("g_loss", generator);
+        self.losses.note("d_loss", d_loss);
+        self.losses.settle(self.options.ranks.as_ref(), state.iteration)
     }
 
     /// Fails where the discriminator does not take the images, or where generated ones are not as
@@ -165,7 +208,8 @@ impl<G: Network, D: Network> Host for Adversarial<G, D> {
 
     fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
         let learner = &self.generator;
-        let network = || Ok(learner.network().map_err(|e| HostError::from_error(&e))?.valid());
+        let (ranks, epoch) = (&self.options.ranks, self.epoch);
+        let network = || validated(learner, ranks.as_ref(), epoch);
         self.evaluators.run(engine, self.epoch, network)
     }
 
@@ -210,46 +254,13 @@ impl<G: Network, D: Network> Workflow for Adversarial<G, D> {
         self.feed.fetch(&Placement { device, spatial_dims, image_key, label_key: "label" })
     }
 
-    /// As MONAI's `GanTrainer`, in its order, and without events of its own.
     fn iterate(&mut self, engine: &mut Engine) -> Result<(), BoxError> {
         let state = engine.state();
-        let reals = self.feed.named("image")?;
-        self.feed.insert("reals", reals.clone())?;
-        let (count, reals) = (reals.dims()[0], reals.autodiff());
-        self.generator.network()?.set_draw(state.seed, state.iteration);
-        self.discriminator.network()?.set_draw(state.seed, state.iteration);
-
-        let mut latents = self.latents(state, 0, count);
-        // The discriminator's steps leave the generator alone.
-        let fakes = self.generate(&latents)?.detach();
-        self.check_images(&fakes, &reals)?;
-        let mut d_loss: Option<Tensor<1>> = None;
-        for _ in 0..self.options.d_train_steps {
-            let loss = self.judged(|judge| self.loss.discriminator(fakes.clone(), reals.clone(), judge))?;
-            let gradients = self.discriminator.backward(&loss, &self.feed)?;
-            let loss = loss.without_autodiff();
-            d_loss = Some(match d_loss.take() {
-                Some(sum) => sum + loss,
-                None => loss,
-            });
-            self.discriminator.gather(gradients, 1, &self.feed)?;
-        }
-
-        if self.options.g_update_latents {
-            latents = self.latents(state, 1, count);
-        }
-        let fakes = self.generate(&latents)?;
-        let g_loss = self.judged(|judge| self.loss.generator(fakes.clone(), judge))?;
-        let gradients = self.generator.backward(&g_loss, &self.feed)?;
-        let generator = g_loss.without_autodiff();
-        self.generator.gather(gradients, 1, &self.feed)?;
-
-        self.feed.insert("fakes", fakes)?;
-        self.feed.insert("latents", latents)?;
-        let d_loss = d_loss.unwrap_or_else(|| generator.zeros_like());
-        self.losses.note("g_loss", generator);
-        self.losses.note("d_loss", d_loss);
-        Ok(())
+        let Some(ranks) = self.options.ranks.clone() else { return self.compete(state) };
+        let norms = ranks.norms(state.iteration);
+        let competed = norms.within(|| self.compete(state));
+        norms.check().map_err(|why| format!("the batch norms of the ranks: {why}"))?;
+        competed
     }
 
     fn epoch_started(&mut self, state: &mut State) -> Result<(), BoxError> {
@@ -264,6 +275,13 @@ impl<G: Network, D: Network> Workflow for Adversarial<G, D> {
         self.generator.report_skipped_steps();
         self.discriminator.report_skipped_steps();
         Ok(())
+    }
+
+    fn agree(&mut self, state: &State, wants: Wants) -> Result<Wants, BoxError> {
+        match &self.options.ranks {
+            Some(ranks) => ranks.agree(state, &wants),
+            None => Ok(wants),
+        }
     }
 
     fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {

@@ -11,6 +11,7 @@ use hearth_nn::optim::{GradientClip, OptimizerConfig};
 use crate::batch::loader::Loader;
 use crate::checkpoint::gan_files;
 use crate::evaluation::evaluate::Evaluate;
+use crate::ranks::Ranks;
 use crate::training::adversarial::builder::GanBuilder;
 use crate::training::adversarial::latents::Latents;
 use crate::training::adversarial::loss::AdversarialLoss;
@@ -44,6 +45,8 @@ pub struct GanOptions {
     pub clip: Option<GradientClip>,
     /// The seed that every random draw is keyed by.
     pub seed: u64,
+    /// The ranks that train together, each on its part of the data; `None` where there is one.
+    pub ranks: Option<Ranks>,
 }
 
 impl GanOptions {
@@ -61,6 +64,7 @@ impl GanOptions {
             g_update_latents: true,
             clip: None,
             seed: 0,
+            ranks: None,
         }
     }
 }
@@ -68,7 +72,8 @@ impl GanOptions {
 /// Trains two networks that compete, as MONAI's `GanTrainer`. For each batch of real images: the
 /// generator makes as many from latent numbers; the discriminator takes `d_train_steps` steps on
 /// both; the generator makes images anew, from new latent numbers with `g_update_latents`, and
-/// takes one step. Latent numbers are keyed by seed, epoch and iteration.
+/// takes one step. Latent numbers are keyed by seed, epoch and iteration; several ranks have parts of
+/// one draw, and the losses that handlers find are the means over the ranks.
 ///
 /// As in MONAI there are no events within an iteration. Handlers find the numbers `g_loss` and
 /// `d_loss` (the sum over the discriminator's steps), `loss` as another name of `g_loss`, and the
@@ -125,12 +130,15 @@ impl<G: Network, D: Network> GanTrainer<G, D> {
         }
         let latents = Latents::new(&options.latent_shape)?;
         generator.check_input(latents.batch(1)).map_err(TrainerError::Latents)?;
-        let how = Learning { device: &options.device, precision: options.precision, clip: options.clip, ranks: None };
+        let GanOptions { device, precision, clip, ranks, .. } = &options;
+        let how = Learning { device, precision: *precision, clip: *clip, ranks: ranks.as_ref() };
         let d_optimizer = d_optimizer.unwrap_or_else(|| optimizer.clone());
         let generator = Learner::new(generator, optimizer, &how)?;
         let discriminator = Learner::new(discriminator, d_optimizer, &how)?;
         let mut engine = Engine::new(options.name.clone());
-        engine.state_mut().seed = options.seed;
+        let (rank, world_size) = ranks.as_ref().map_or((0, 1), Ranks::place);
+        let state = engine.state_mut();
+        (state.seed, state.rank, state.world_size) = (options.seed, rank, world_size);
         let work = Adversarial::new(generator, discriminator, loss, latents, options, loader);
         let mut trainer = Self { engine, work };
         for (name, evaluator) in builder.evaluators {
