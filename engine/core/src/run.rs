@@ -342,7 +342,7 @@ impl Engine {
                 Ok((Some(Event::GetBatchStarted), Some(Step::Fetch)))
             }
             Step::Fetch => {
-                let result = workflow.fetch(&self.state);
+                let result = tracing::trace_span!("fetch").in_scope(|| workflow.fetch(&self.state));
                 if result.map_err(|source| self.workflow_error("fetch a batch", source))? {
                     self.progress.dry = false;
                     self.fire(Event::GetBatchCompleted, workflow)?;

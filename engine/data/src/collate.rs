@@ -106,6 +106,7 @@ impl Batch {
 
 /// [`collate`], with padding first where requested.
 pub(crate) fn collate_with(samples: Vec<Sample>, how: &Collate) -> Result<Batch, DataError> {
+    let _range = tracing::trace_span!("collate", samples = samples.len()).entered();
     match how {
         Collate::List => collate(samples),
         Collate::Pad { method, mode, value } => pad_collate(samples, *method, *mode, *value),

@@ -195,6 +195,7 @@ impl Pipeline {
         for (i, step) in self.steps.iter().enumerate().take(to).skip(from) {
             let mut next = Vec::with_capacity(samples.len());
             for (part, mut sample) in samples.into_iter().enumerate() {
+                let _range = tracing::trace_span!("transform", name = step.name(), case = %sample.case).entered();
                 let draw = key.draw(&sample.case, i, part);
                 let case = sample.case.clone();
                 let values = state(&sample);

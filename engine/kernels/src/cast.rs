@@ -136,6 +136,7 @@ mod ops {
 
     use super::convert::{narrow, wide};
     use crate::flex::with;
+    use crate::ranges::kernel;
 
     /// The conversion.
     #[backend_extension(Flex, Autodiff)]
@@ -146,6 +147,7 @@ mod ops {
 
     impl CastOps for Flex {
         fn in_type(x: FloatTensor<Self>, dtype: DType) -> FloatTensor<Self> {
+            let _range = kernel!("cast", [x, x]);
             let shape = x.layout().shape().to_vec();
             let x = wide(x);
             if dtype == DType::F32 { x } else { with([x], |[x]| narrow(x.into(), shape, dtype)) }

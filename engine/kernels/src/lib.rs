@@ -67,6 +67,7 @@ mod place;
 pub mod pool3d;
 mod precision;
 mod product;
+mod ranges;
 mod recompute;
 mod rectify;
 pub mod resample;

@@ -1,6 +1,7 @@
 //! An allocator that keeps large blocks for reuse: [`KeepLarge`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The system's allocator for small blocks; large ones are kept when they are freed, and reused.
 ///
@@ -26,6 +27,32 @@ use std::alloc::{GlobalAlloc, Layout, System};
 pub struct KeepLarge {
     #[cfg(target_os = "linux")]
     kept: std::sync::Mutex<kept::Kept>,
+}
+
+/// Bytes of all large blocks in use, and the most there were since [`begin_peak`].
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of the large blocks that this process uses now: volumes, activations, weights. 0 where
+/// [`KeepLarge`] is not its allocator.
+pub fn in_use() -> usize {
+    IN_USE.load(Ordering::Relaxed)
+}
+
+/// The most bytes of large blocks that were in use at a time since [`begin_peak`].
+pub fn peak() -> usize {
+    PEAK.load(Ordering::Relaxed)
+}
+
+/// Begins a new [`peak`], with what is in use now.
+pub fn begin_peak() {
+    PEAK.store(in_use(), Ordering::Relaxed);
+}
+
+#[cfg(target_os = "linux")]
+fn took(size: usize) {
+    let used = IN_USE.fetch_add(size, Ordering::Relaxed) + size;
+    PEAK.fetch_max(used, Ordering::Relaxed);
 }
 
 /// Memory that may be held above the peak use, in bytes: half of the peak, at least 256 MiB and at
@@ -209,6 +236,7 @@ mod kept {
         let mut state = lock(kept);
         if let Some(i) = (0..state.count).rev().find(|i| state.blocks[*i].0 == size) {
             state.used += size;
+            super::took(size);
             return (state.remove(i).1, false);
         }
         let used = state.used.saturating_add(size);
@@ -225,6 +253,7 @@ mod kept {
             let mut state = lock(kept);
             state.used += size;
             state.most = state.most.max(state.used);
+            super::took(size);
         }
         (block, true)
     }
@@ -241,6 +270,7 @@ mod kept {
         state.count += 1;
         state.free += size;
         state.used -= size;
+        super::IN_USE.fetch_sub(size, super::Ordering::Relaxed);
     }
 
     fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {

@@ -2,11 +2,13 @@
 //!
 //! * [`recipe`]: what a recipe can say, its text with positions, `--set`, the bundled ones.
 //! * [`task`]: what is learned.
+//! * [`advice`]: what would make a run faster, from a profile of it.
 //! * [`run`]: what is built from it. [`Plan`](run::Plan) checks it, [`Session`](run::Session)
 //!   trains, [`Trained`](run::Trained) evaluates and predicts.
 //!
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
 
+pub mod advice;
 mod error;
 pub mod notice;
 pub mod recipe;

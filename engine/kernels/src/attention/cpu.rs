@@ -31,6 +31,13 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Operations of the two products of the forward pass.
+    pub fn flop(&self) -> u64 {
+        4 * (self.batch * self.heads * self.places * self.places * self.depth) as u64
+    }
+}
+
+impl Shape {
     fn features(&self) -> usize {
         self.heads * self.depth
     }

@@ -9,6 +9,7 @@ use burn::tensor::Tensor;
 
 use super::cpu::{self, Inputs, Shape};
 use crate::flex::{floats, has_floats, with};
+use crate::ranges::kernel;
 
 /// Attention, and its gradients.
 #[backend_extension(Flex, Autodiff)]
@@ -38,6 +39,7 @@ impl AttentionOps for Flex {
         regions: FloatTensor<Self>,
         shape: Shape,
     ) -> FloatTensor<Self> {
+        let _range = kernel!("attention", [qkv, bias, regions, qkv], flop: shape.flop());
         let y = with([qkv, bias, regions], |[qkv, bias, regions]| cpu::forward(Inputs { qkv, bias, regions }, &shape));
         floats(y, [shape.batch, shape.places, shape.heads * shape.depth])
     }
@@ -49,6 +51,7 @@ impl AttentionOps for Flex {
         dy: FloatTensor<Self>,
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        let _range = kernel!("attention gradient", [qkv, bias, regions, dy, qkv], flop: 5 * shape.flop() / 2);
         let dims = qkv.layout().shape().to_vec();
         let [dx, db] = with([qkv, bias, regions, dy], |[qkv, bias, regions, dy]| {
             cpu::backward(Inputs { qkv, bias, regions }, dy, &shape)

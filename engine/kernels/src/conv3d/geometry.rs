@@ -4,6 +4,7 @@ use burn::tensor::Tensor;
 
 use super::ConvShape;
 use super::stored::is_readable;
+use crate::ranges::times;
 
 /// A convolution from `input` to `output`. A transposed convolution is the same record read
 /// backwards: its input has the shape of `output` here.
@@ -31,6 +32,23 @@ impl Geometry {
     /// Channels of the input, and of the output, over all groups.
     pub fn channels(&self) -> [usize; 2] {
         [self.groups * self.channels_in, self.groups * self.channels_out]
+    }
+
+    /// A range of the profiler: each of the convolution's sums takes as many operations, and as many
+    /// bytes.
+    pub fn range(&self, name: &'static str) -> tracing::Span {
+        let positions = self.output.iter().product::<usize>();
+        let flop = || 2 * (self.batch * self.groups * positions * self.weight_len()) as u64;
+        let bytes = || {
+            let [inputs, outputs] = self.channels();
+            let images = self.batch * (inputs * self.input.iter().product::<usize>() + outputs * positions);
+            4 * (images + self.groups * self.weight_len()) as u64
+        };
+        let shape = || {
+            let [inputs, outputs] = self.channels();
+            format!("{}x{inputs}x{} to {outputs}, {}", self.batch, times(&self.input), times(&self.kernel))
+        };
+        tracing::trace_span!("kernel", name, shape = shape(), bytes = bytes(), flop = flop())
     }
 
     /// The geometry of one image and one group.

@@ -9,6 +9,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::geometry::Geometry;
 use super::stored;
+use crate::ranges::kernel;
 
 /// The sums that convolutions, transposed convolutions and their gradients consist of.
 #[backend_extension(Flex, Autodiff)]
@@ -45,6 +46,7 @@ pub trait ConvolutionOps: Backend {
 
 impl ConvolutionOps for Flex {
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        let _range = g.range("conv").entered();
         stored::forward(x, weight, None, &g)
     }
 
@@ -54,10 +56,12 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
+        let _range = g.range("conv").entered();
         stored::forward(x, weight, Some(bias), &g)
     }
 
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        let _range = g.range("conv transposed").entered();
         stored::input_gradient(dy, weight, None, &g)
     }
 
@@ -67,14 +71,17 @@ impl ConvolutionOps for Flex {
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
+        let _range = g.range("conv transposed").entered();
         stored::input_gradient(dy, weight, Some(bias), &g)
     }
 
     fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        let _range = g.range("conv weight gradient").entered();
         stored::weight_gradient(x, dy, &g)
     }
 
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
+        let _range = kernel!("conv bias gradient", [x]);
         stored::channel_sums(x, batch, channels)
     }
 }

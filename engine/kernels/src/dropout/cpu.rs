@@ -7,6 +7,7 @@ use burn::backend::{Flex, tensor::FloatTensor};
 use super::Drops;
 use super::ops::DropoutOps;
 use crate::precision::{by_precision, each, tensor, with_values};
+use crate::ranges::kernel;
 use crate::simd::widest;
 
 /// Values of one task.
@@ -14,6 +15,7 @@ const TASK: usize = 32 << 10;
 
 impl DropoutOps for Flex {
     fn drop_out(x: FloatTensor<Self>, drops: Drops) -> FloatTensor<Self> {
+        let _range = kernel!("dropout", [x, x]);
         let dims = x.layout().shape().to_vec();
         by_precision!(x.dtype(), S => {
             let dropped = |[x]: [&[S]; 1]| each([x], TASK, |first, out, [x]| write(out, x, first, drops));

@@ -7,6 +7,7 @@ use burn::backend::{Flex, tensor::FloatTensor};
 use super::ops::GeluOps;
 use crate::math;
 use crate::precision::{Precision, by_precision, each, tensor, with_values};
+use crate::ranges::kernel;
 use crate::simd::widest;
 
 /// Values of one task.
@@ -17,11 +18,13 @@ const STEP: usize = 512;
 
 impl GeluOps for Flex {
     fn normal_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let _range = kernel!("gelu", [x, x]);
         let dims = x.layout().shape().to_vec();
         by_precision!(x.dtype(), S => tensor(with_values([x], |[x]: [&[S]; 1]| values(x)), dims))
     }
 
     fn normal_gate_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>) -> FloatTensor<Self> {
+        let _range = kernel!("gelu gradient", [x, dy, x]);
         let dims = x.layout().shape().to_vec();
         by_precision!(x.dtype(), S => tensor(with_values([x, dy], |[x, dy]: [&[S]; 2]| gradients(x, dy)), dims))
     }

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::ops::LayerNormOps;
 use crate::flex::{floats, with};
+use crate::ranges::kernel;
 use crate::simd::{sum, widest};
 
 /// Approximate values per task. A constant, so that sums over rows do not depend on the number of
@@ -18,6 +19,7 @@ impl LayerNormOps for Flex {
         bias: FloatTensor<Self>,
         eps: f32,
     ) -> FloatTensor<Self> {
+        let _range = kernel!("layer norm", [x, x]);
         let dims = x.layout().shape().to_vec();
         floats(with([x, weight, bias], |[x, weight, bias]| forward(x, weight, bias, eps)), dims)
     }
@@ -28,6 +30,7 @@ impl LayerNormOps for Flex {
         dy: FloatTensor<Self>,
         eps: f32,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let _range = kernel!("layer norm gradient", [x, dy, x]);
         let dims = x.layout().shape().to_vec();
         let features = weight.layout().num_elements();
         let [dx, dw, db] = with([x, weight, dy], |[x, weight, dy]| backward(x, weight, dy, eps));

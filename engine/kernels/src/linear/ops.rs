@@ -9,6 +9,7 @@ use burn::tensor::Tensor;
 
 use super::cpu;
 use crate::flex::{floats, has_floats, with};
+use crate::ranges::kernel;
 
 /// Rows, inputs and outputs.
 type Sizes = [usize; 3];
@@ -37,8 +38,14 @@ pub trait LinearOps: Backend {
     fn by_matrix_bias(dy: FloatTensor<Self>, output: usize) -> FloatTensor<Self>;
 }
 
+/// Operations of each product.
+fn flop([rows, inputs, outputs]: Sizes) -> u64 {
+    2 * (rows * inputs * outputs) as u64
+}
+
 impl LinearOps for Flex {
     fn by_matrix(x: FloatTensor<Self>, weight: FloatTensor<Self>, sizes: Sizes) -> FloatTensor<Self> {
+        let _range = kernel!("linear", [x, weight], flop: flop(sizes));
         floats(with([x, weight], |[x, w]| cpu::forward(x, w, None, sizes)), [sizes[0], sizes[2]])
     }
 
@@ -48,19 +55,23 @@ impl LinearOps for Flex {
         bias: FloatTensor<Self>,
         sizes: Sizes,
     ) -> FloatTensor<Self> {
+        let _range = kernel!("linear", [x, weight], flop: flop(sizes));
         let y = with([x, weight, bias], |[x, w, b]| cpu::forward(x, w, Some(b), sizes));
         floats(y, [sizes[0], sizes[2]])
     }
 
     fn by_matrix_input(dy: FloatTensor<Self>, weight: FloatTensor<Self>, sizes: Sizes) -> FloatTensor<Self> {
+        let _range = kernel!("linear input gradient", [dy, weight], flop: flop(sizes));
         floats(with([dy, weight], |[dy, w]| cpu::input_gradient(dy, w, sizes)), [sizes[0], sizes[1]])
     }
 
     fn by_matrix_weight(x: FloatTensor<Self>, dy: FloatTensor<Self>, sizes: Sizes) -> FloatTensor<Self> {
+        let _range = kernel!("linear weight gradient", [x, dy], flop: flop(sizes));
         floats(with([x, dy], |[x, dy]| cpu::weight_gradient(x, dy, sizes)), [sizes[2], sizes[1]])
     }
 
     fn by_matrix_bias(dy: FloatTensor<Self>, output: usize) -> FloatTensor<Self> {
+        let _range = kernel!("linear bias gradient", [dy]);
         floats(with([dy], |[dy]| cpu::bias_gradient(dy, output)), [output])
     }
 }

@@ -11,6 +11,7 @@ use super::ops::NormalizeOps;
 use super::shape::Shape;
 use crate::flex::{floats, with};
 use crate::precision::{Precision, by_precision, filled, read, tensor, with_values, write};
+use crate::ranges::kernel;
 use crate::simd::widest;
 
 /// Values summed in f32 before they are added to a sum in f64.
@@ -30,6 +31,7 @@ impl NormalizeOps for Flex {
         slope: FloatTensor<Self>,
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let _range = kernel!("normalize", [x, x]);
         let dims = x.layout().shape().to_vec();
         let rows = shape.rows();
         with([weight, bias, slope], |[w, b, s]| {
@@ -50,6 +52,7 @@ impl NormalizeOps for Flex {
         variance: FloatTensor<Self>,
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let _range = kernel!("normalize gradient", [x, dy, x]);
         let dims = x.layout().shape().to_vec();
         with([weight, bias, slope, mean, variance], |[w, b, s, m, v]| {
             by_precision!(x.dtype(), S => {

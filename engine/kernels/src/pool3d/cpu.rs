@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::ops::PoolOps;
 use super::windows::{Axis, Pooling};
 use crate::flex::{floats, with};
+use crate::ranges::kernel;
 
 fn tensor(values: Vec<f32>, [batch, channels]: [usize; 2], [x, y, z]: [usize; 3]) -> FloatTensor<Flex> {
     floats(values, [batch, channels, x, y, z])
@@ -15,6 +16,7 @@ fn tensor(values: Vec<f32>, [batch, channels]: [usize; 2], [x, y, z]: [usize; 3]
 
 impl PoolOps for Flex {
     fn pool_largest(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        let _range = kernel!("max pool", [x]);
         let out = with([x], |[x]| largest(x, planes.iter().product(), &pooling));
         tensor(out, planes, pooling.output())
     }
@@ -25,16 +27,19 @@ impl PoolOps for Flex {
         planes: [usize; 2],
         pooling: Pooling,
     ) -> FloatTensor<Self> {
+        let _range = kernel!("max pool gradient", [x, dy, x]);
         let out = with([x, dy], |[x, dy]| largest_gradient(x, dy, planes.iter().product(), &pooling));
         tensor(out, planes, pooling.input())
     }
 
     fn pool_mean(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        let _range = kernel!("mean pool", [x]);
         let out = with([x], |[x]| mean(x, planes.iter().product(), &pooling));
         tensor(out, planes, pooling.output())
     }
 
     fn pool_mean_gradient(dy: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
+        let _range = kernel!("mean pool gradient", [dy]);
         let out = with([dy], |[dy]| mean_gradient(dy, planes.iter().product(), &pooling));
         tensor(out, planes, pooling.input())
     }

@@ -4,6 +4,7 @@ use burn::backend::{Flex, tensor::FloatTensor};
 
 use super::ops::RectifyOps;
 use crate::precision::{Precision, by_precision, each, tensor, with_values};
+use crate::ranges::kernel;
 use crate::simd::widest;
 
 /// Values of one task.
@@ -11,16 +12,19 @@ const TASK: usize = 64 << 10;
 
 impl RectifyOps for Flex {
     fn rectified_sum(x: FloatTensor<Self>, y: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
+        let _range = kernel!("rectified sum", [x, y, x]);
         let dims = x.layout().shape().to_vec();
         by_precision!(x.dtype(), S => tensor(with_values([x, y], |[x, y]: [&[S]; 2]| add(x, y, slope)), dims))
     }
 
     fn rectify(x: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
+        let _range = kernel!("rectify", [x, x]);
         let dims = x.layout().shape().to_vec();
         by_precision!(x.dtype(), S => tensor(with_values([x], |[x]: [&[S]; 1]| select(x, x, slope)), dims))
     }
 
     fn rectify_gradient(y: FloatTensor<Self>, dy: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
+        let _range = kernel!("rectify gradient", [y, dy, y]);
         let dims = y.layout().shape().to_vec();
         by_precision!(y.dtype(), S => tensor(with_values([y, dy], |[y, dy]: [&[S]; 2]| select(y, dy, slope)), dims))
     }

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::AxisTaps;
 use super::ops::SeparableOps;
 use crate::layout::packed;
+use crate::ranges::kernel;
 use crate::simd::widest;
 
 /// Values of blended rows that one task keeps.
@@ -17,6 +18,7 @@ const BLOCK: usize = 1 << 15;
 
 impl SeparableOps for Flex {
     fn separable(image: FloatTensor<Self>, axes: [AxisTaps; 3]) -> FloatTensor<Self> {
+        let _range = kernel!("separable filter", [image, image]);
         let image = packed(image);
         let shape = image.layout().shape();
         let dims = [shape[0], shape[1], shape[2], shape[3]];

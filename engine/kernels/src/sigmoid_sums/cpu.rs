@@ -10,6 +10,7 @@ use super::ops::SigmoidSumsOps;
 use super::shape::{SUMS, Shape};
 use crate::flex::{floats, with};
 use crate::math;
+use crate::ranges::kernel;
 use crate::simd::widest;
 
 /// Positions of a task.
@@ -23,6 +24,7 @@ const LANES: usize = 16;
 
 impl SigmoidSumsOps for Flex {
     fn sigmoid_sums(logits: FloatTensor<Self>, targets: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
+        let _range = kernel!("sigmoid sums", [logits, targets]);
         let sums = with([logits, targets], |[logits, targets]| forward(logits, targets, &shape));
         floats(sums, [shape.batch, shape.channels, SUMS])
     }
@@ -34,6 +36,7 @@ impl SigmoidSumsOps for Flex {
         shape: Shape,
         of_targets: bool,
     ) -> FloatTensor<Self> {
+        let _range = kernel!("sigmoid sums gradient", [logits, targets, logits]);
         let dims = logits.layout().shape().to_vec();
         let gradient = with([logits, targets, of_sums], |[x, t, g]| match of_targets {
             false => backward::<false>(x, t, g, &shape),

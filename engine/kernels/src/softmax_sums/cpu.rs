@@ -9,6 +9,7 @@ use super::ops::SoftmaxSumsOps;
 use super::shape::{SUMS, Shape};
 use crate::flex::{floats, with};
 use crate::math;
+use crate::ranges::kernel;
 use crate::simd::widest;
 
 /// Positions of a task; the sums of tasks are combined in order.
@@ -22,6 +23,7 @@ const OF_P: usize = SUMS - 1;
 
 impl SoftmaxSumsOps for Flex {
     fn softmax_sums(logits: FloatTensor<Self>, labels: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
+        let _range = kernel!("softmax sums", [logits, labels]);
         let sums = with([logits, labels], |[logits, labels]| forward(logits, labels, &shape));
         floats(sums, [shape.batch, shape.classes, SUMS])
     }
@@ -32,6 +34,7 @@ impl SoftmaxSumsOps for Flex {
         of_sums: FloatTensor<Self>,
         shape: Shape,
     ) -> FloatTensor<Self> {
+        let _range = kernel!("softmax sums gradient", [logits, labels, logits]);
         let dims = logits.layout().shape().to_vec();
         let gradient = with([logits, labels, of_sums], |[x, y, g]| backward(x, y, g, &shape));
         floats(gradient, dims)

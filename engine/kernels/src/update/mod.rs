@@ -104,11 +104,17 @@ macro_rules! by_place {
     };
 }
 
+/// A range of the profiler around a step that reads or writes so many values for each of a parameter.
+fn step_range(name: &'static str, p: &Tensor<1>, values: usize) -> tracing::span::EnteredSpan {
+    tracing::trace_span!("kernel", name, bytes = (4 * values * p.dims()[0]) as u64, flop = 0_u64).entered()
+}
+
 /// The parameter and the direction after a step; all of one length, with [`has_kernel`].
 ///
 /// # Panics
 /// Where a tensor is on another device, or they differ in length.
 pub fn sgd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: SgdStep) -> (Tensor<1>, Tensor<1>) {
+    let _range = step_range("sgd", &p, 5);
     by_place!(p, sgd, g, direction, step)
 }
 
@@ -124,6 +130,7 @@ pub fn adam(
     largest: Option<Tensor<1>>,
     step: AdamStep,
 ) -> (Tensor<1>, [Tensor<1>; 2], Option<Tensor<1>>) {
+    let _range = step_range("adam", &p, 7);
     by_place!(p, adam, g, state, largest, step)
 }
 
@@ -133,6 +140,7 @@ pub fn adam(
 /// # Panics
 /// Where a tensor is on another device, or they differ in length.
 pub fn novograd(p: Tensor<1>, g: &Tensor<1>, direction: Tensor<1>, step: NovogradStep) -> (Tensor<1>, Tensor<1>) {
+    let _range = step_range("novograd", &p, 5);
     match place::of(&p) {
         Some(Place::Cpu) => cpu::novograd(p, g, direction, step),
         _ => panic!("there is no kernel for this parameter; see `has_host_kernel`"),
@@ -152,6 +160,7 @@ pub fn rms_prop(
     direction: Option<Tensor<1>>,
     step: RmsPropStep,
 ) -> (Tensor<1>, Tensor<1>, Option<Tensor<1>>, Option<Tensor<1>>) {
+    let _range = step_range("rms_prop", &p, 7);
     by_place!(p, rms_prop, g, square, mean, direction, step)
 }
 
@@ -160,6 +169,7 @@ pub fn rms_prop(
 /// # Panics
 /// Where the tensor is on another device.
 pub fn square_sum(g: &Tensor<1>) -> f32 {
+    let _range = step_range("square sum", g, 1);
     match place::of(g) {
         Some(Place::Cpu) => cpu::square_sum(g),
         _ => panic!("there is no kernel for this gradient; see `has_host_kernel`"),

@@ -58,7 +58,8 @@ impl Feed {
         // The last batch's tensors go before the next one's come.
         (self.tensors, self.facts) = (None, Facts::default());
         self.cases.clear();
-        let Some(batch) = self.batches.as_mut().and_then(Iterator::next) else {
+        let next = || self.batches.as_mut().and_then(Iterator::next);
+        let Some(batch) = tracing::trace_span!("wait").in_scope(next) else {
             self.batches = None;
             return Ok(false);
         };
@@ -71,6 +72,7 @@ impl Feed {
         let item =
             |(index, case): (usize, &String)| Item { case: case.clone(), affine: affine(index).unwrap_or(IDENTITY) };
         self.items = batch.cases.iter().enumerate().map(item).collect();
+        let _range = tracing::trace_span!("copy").entered();
         let (tensors, cases, facts) = Tensors::of_batch(batch, device, *spatial_dims, image_key, label_key)?;
         (self.tensors, self.cases, self.facts) = (Some(tensors), cases, facts);
         Ok(true)

@@ -23,6 +23,7 @@ pub(crate) struct Job {
 impl Job {
     /// Writes the checkpoint and prunes its tag.
     pub fn write(self) -> Result<PathBuf, CheckpointError> {
+        let _range = tracing::trace_span!("checkpoint", tag = %self.header.tag).entered();
         let folder = checkpoint::write(&self.dir, &self.header, &self.files)?;
         if let Some(keep) = self.keep_last {
             prune(&self.dir, &self.header.tag, keep);

@@ -53,6 +53,7 @@ impl<N> Evaluators<N> {
         let evaluator = self.0.get_mut(name);
         let evaluator =
             evaluator.ok_or_else(|| HostError::new(format!("no engine is called `{name}`; there is: {known}")))?;
+        let _range = tracing::trace_span!("validation", name).entered();
         evaluator.evaluate(network()?, epoch).map_err(|e| HostError::new(e.to_string()))
     }
 }

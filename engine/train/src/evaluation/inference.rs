@@ -24,8 +24,10 @@ pub(crate) struct Outputs {
 /// The outputs for `x` with their autodiff graph. An inferer that calls the network more than once
 /// combines the main outputs. The other outputs are then dropped, and the losses are averaged.
 pub(crate) fn infer_all<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N) -> Result<Outputs, BoxError> {
+    let _range = tracing::trace_span!("forward").entered();
     let (calls, others, losses) = (RefCell::new(0_usize), RefCell::new(Vec::new()), RefCell::new(None));
     let main = guarded(inferer, x, network, &|x| {
+        let _range = tracing::trace_span!("network", shape = ?x.dims()).entered();
         let (outputs, loss) = network.forward_with_loss(x.clone());
         let mut outputs = main_first(outputs, network.main_output()).into_iter().map(|y| y.cast(DType::F32));
         let Some(main) = outputs.next() else { return network.forward(x) };

@@ -218,6 +218,7 @@ impl<N: Network> Evaluation<N> {
     }
 
     fn post_process(&mut self) -> Result<(), BoxError> {
+        let _range = tracing::trace_span!("post").entered();
         if let Some(mut pred) = self.feed.get("pred") {
             for post in &self.options.post_pred {
                 pred = post
@@ -244,6 +245,7 @@ impl<N: Network> Evaluation<N> {
         let (all_preds, all_labels) = (self.feed.named("pred")?, self.feed.named("label")?);
         let (spacing, dims) = (self.feed.spacing(), self.spatial_dims());
         for NamedMetric { name, metric, rows, batches, post_pred, post_label, .. } in &mut self.metrics {
+            let _range = tracing::trace_span!("metric", name = name.as_str()).entered();
             batches.push(metric.rows().len());
             let after = |steps: &[Post], x: &Tensor<5>| {
                 let done = steps.iter().try_fold(x.clone(), |x, step| step.apply(x, dims, self.feed.items()));

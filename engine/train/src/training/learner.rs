@@ -85,6 +85,7 @@ impl<N: Network> Learner<N> {
         if !loss.is_tracked() {
             return Err(StepError::NoGradient { cases: name_cases(feed.cases()) });
         }
+        let _range = tracing::trace_span!("backward").entered();
         let network = self.network()?;
         Ok(match &self.scaler {
             None => Gradients::of(network, loss),
@@ -111,8 +112,9 @@ impl<N: Network> Learner<N> {
         let mut gradients = if count == 1 { sum } else { sum.scale(1.0 / count as f64) };
         // Before what is decided from gradients, so that all ranks decide alike.
         if let Some(reducer) = &mut self.reducer {
-            gradients = reducer.mean(&gradients)?;
+            gradients = tracing::trace_span!("reduce").in_scope(|| reducer.mean(&gradients))?;
         }
+        let _range = tracing::trace_span!("optimizer").entered();
         // Whether there is a step is the device's to say: reading back would make it wait.
         let finite = match (&mut self.scaler, gradients.norm()) {
             (Some(scaler), Some(norm)) => {

@@ -100,6 +100,7 @@ impl<N: Network> Training<N> {
 
     /// The loss `[1]` of the outputs, with what the network adds to it.
     pub fn compare(&self, outputs: Outputs) -> Result<Tensor<1>, BoxError> {
+        let _range = tracing::trace_span!("loss").entered();
         let label = self.feed.named("label")?;
         let needed = self.loss.needs().iter().map(|key| self.feed.named(key)).collect::<Result<Vec<_>, _>>()?;
         let main = outputs.all.first().cloned();
@@ -391,6 +392,7 @@ impl<N: Network> Workflow for Training<N> {
     }
 
     fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
+        let _range = tracing::trace_span!("copy checkpoint").entered();
         let job = trainer_files::collect(self, request, snapshot).map_err(|e| HostError::from_error(&*e))?;
         self.writer.begin(job)?;
         Ok(Written::Begun)

@@ -7,6 +7,7 @@ use burn::tensor::TensorData;
 
 use super::ops::ResampleOps;
 use super::{Sampling, Target};
+use crate::ranges::kernel;
 use general::{by_grid, by_matrix};
 
 /// Calls a function with the number of taps of a mode as a constant.
@@ -25,6 +26,7 @@ macro_rules! with_taps {
 
 impl ResampleOps for Flex {
     fn resample_affine(image: FloatTensor<Self>, target: Target, sampling: Sampling) -> FloatTensor<Self> {
+        let _range = kernel!("resample", [image]);
         let (image, dims) = packed(image);
         let source = image.as_slice::<f32>().unwrap_or_default();
         let [sx, sy, sz] = target.size;
@@ -35,6 +37,7 @@ impl ResampleOps for Flex {
     }
 
     fn sample_grid(image: FloatTensor<Self>, grid: FloatTensor<Self>, sampling: Sampling) -> FloatTensor<Self> {
+        let _range = kernel!("sample grid", [image, grid]);
         let (image, dims) = packed(image);
         let (grid, [_, sx, sy, sz]) = packed(grid);
         let source = image.as_slice::<f32>().unwrap_or_default();

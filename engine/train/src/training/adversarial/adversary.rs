@@ -234,6 +234,7 @@ impl<D: Network> Adversary for Discriminating<D> {
         }
         let network = self.learner.network()?;
         network.set_draw(of_rank(state), state.iteration);
+        let _range = tracing::trace_span!("loss", name = "generator").entered();
         let judge = judgements(network);
         let loss = self.loss.generator(fakes.clone(), &judge);
         let loss = loss.map_err(|error| feed.part("the adversarial loss", error))?.mean();
@@ -248,6 +249,7 @@ impl<D: Network> Adversary for Discriminating<D> {
 
     fn compare(&mut self, feed: &Feed) -> Result<(), BoxError> {
         let Some((fakes, reals)) = self.shown.take() else { return Ok(()) };
+        let _range = tracing::trace_span!("loss", name = "discriminator").entered();
         let network = self.learner.network()?;
         let judge = judgements(network);
         let loss = self.loss.discriminator(fakes.autodiff(), reals.autodiff(), &judge);

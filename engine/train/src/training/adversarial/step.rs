@@ -71,12 +71,14 @@ impl<G: Network, D: Network> Adversarial<G, D> {
 
     /// Images, with their autodiff graph.
     fn generate(&self, latents: &Tensor<5>) -> Result<Tensor<5>, BoxError> {
+        let _range = tracing::trace_span!("forward").entered();
         let network = self.generator.network()?;
         Ok(network.forward(latents.clone().autodiff()).cast(DType::F32))
     }
 
     /// What the discriminator says of images, given to a loss; its mean, `[1]`.
     fn judged(&self, loss: impl FnOnce(&Judge<'_>) -> Result<Tensor<1>, LossError>) -> Result<Tensor<1>, BoxError> {
+        let _range = tracing::trace_span!("loss").entered();
         let network = self.discriminator.network()?;
         Ok(loss(&judgements(network)).map_err(|e| self.feed.part("the loss", e))?.mean())
     }

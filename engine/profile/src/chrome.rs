@@ -1,0 +1,75 @@
+//! A timeline as Chrome's trace events, which Perfetto (<https://ui.perfetto.dev>) and
+//! `chrome://tracing` open.
+//!
+//! The format is that of the "Trace Event Format" document: complete events (`"ph": "X"`) with
+//! microseconds, counters (`"C"`), and names of processes and threads (`"M"`).
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Map, Value as Json, json};
+
+use crate::timeline::Timeline;
+
+/// A quantity over time, drawn as a curve beside the ranges.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counter {
+    /// What it is, with its unit.
+    pub name: String,
+    /// Nanoseconds from the beginning of the recording, and values.
+    pub samples: Vec<(u64, f64)>,
+}
+
+/// Writes a timeline, gzipped: `trace.json.gz`. `process` is the rank.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub fn write(path: &Path, timeline: &Timeline, counters: &[Counter], process: (u32, &str)) -> io::Result<()> {
+    hearth_files::replace_with(path, |file| {
+        let mut packed = GzEncoder::new(file, Compression::fast());
+        events(&mut packed, timeline, counters, process)?;
+        packed.finish().map(drop)
+    })
+}
+
+fn events(out: &mut impl Write, timeline: &Timeline, counters: &[Counter], process: (u32, &str)) -> io::Result<()> {
+    let (rank, name) = process;
+    out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
+    let mut one = |event: Json| {
+        serde_json::to_writer(&mut *out, &event)?;
+        out.write_all(b",\n")
+    };
+    for (number, thread) in timeline.threads.iter().enumerate() {
+        let args = json!({ "name": thread });
+        one(json!({ "ph": "M", "name": "thread_name", "pid": rank, "tid": number, "args": args }))?;
+    }
+    for range in &timeline.ranges {
+        let fields = range.fields.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
+        one(json!({
+            "ph": "X",
+            "name": range.label(),
+            "cat": range.name,
+            "ts": micros(range.start),
+            "dur": micros(range.nanos),
+            "pid": rank,
+            "tid": range.thread,
+            "args": fields.collect::<Map<_, _>>(),
+        }))?;
+    }
+    for counter in counters {
+        for (at, value) in &counter.samples {
+            let args = json!({ "value": value });
+            one(json!({ "ph": "C", "name": counter.name, "ts": micros(*at), "pid": rank, "args": args }))?;
+        }
+    }
+    // The last one has no comma behind it.
+    let args = json!({ "name": name });
+    serde_json::to_writer(&mut *out, &json!({ "ph": "M", "name": "process_name", "pid": rank, "args": args }))?;
+    out.write_all(b"\n]}\n")
+}
+
+fn micros(nanos: u64) -> f64 {
+    nanos as f64 / 1e3
+}

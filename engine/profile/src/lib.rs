@@ -1,0 +1,53 @@
+//! Where the time of a run goes. Every hand-over of the program (reading a case, a transform,
+//! waiting for data, the forward pass, a step of the optimizer, a handler, ...) is a `tracing` span;
+//! these spans are the one source of every view: the [`Timeline`] that is recorded here, the
+//! [`Summary`] of its statistics, the trace that [`chrome`] writes for Perfetto, and any other
+//! `tracing` subscriber.
+//!
+//! [`layer`] connects the timeline with the program's subscriber. As long as nothing is recorded, a
+//! span costs one branch.
+//!
+//! ```
+//! use tracing_subscriber::prelude::*;
+//!
+//! let _guard = tracing_subscriber::registry().with(hearth_profile::layer()).set_default();
+//! let recording = hearth_profile::Recording::start()?;
+//! hearth_profile::range!("forward").in_scope(|| std::hint::black_box(2 + 2));
+//! let timeline = recording.stop();
+//! assert_eq!(timeline.ranges[0].name, "forward");
+//! # Ok::<(), hearth_profile::Busy>(())
+//! ```
+
+pub mod chrome;
+mod kernels;
+mod layer;
+mod memory;
+mod profile;
+mod schedule;
+mod statistics;
+mod summary;
+mod timeline;
+
+pub use kernels::{KernelRow, Roof, kernels, table as kernel_table};
+pub use layer::{Busy, Recording, TARGET, TimelineLayer, layer, measure_memory};
+pub use memory::{Activation, Memory, counter as memory_counter};
+pub use profile::Profile;
+pub use schedule::{Action, Schedule, ScheduleError};
+pub use statistics::Statistics;
+pub use summary::{Row, Summary};
+pub use timeline::{Range, Timeline, Value};
+pub use tracing;
+
+/// A range of the timeline: a span that is entered with `.entered()` or `.in_scope(...)`. Its name
+/// says what kind of work it is; the field `name`, if there is one, which of several.
+///
+/// ```
+/// let transform = "Spacing";
+/// let _range = hearth_profile::range!("transform", name = transform).entered();
+/// ```
+#[macro_export]
+macro_rules! range {
+    ($name:literal $(, $($fields:tt)*)?) => {
+        $crate::tracing::trace_span!(target: $crate::TARGET, $name $(, $($fields)*)?)
+    };
+}

@@ -1,0 +1,167 @@
+//! What of the memory belongs to which work: [`Memory`].
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::chrome::Counter;
+use crate::timeline::{Range, Timeline};
+
+/// What a kind of kernel leaves behind in a forward pass: what the backward pass needs of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Activation {
+    /// The kernel, with the shape it works on.
+    pub kernel: String,
+    /// How often it ran in a forward pass, on average.
+    pub count: f64,
+    /// Bytes in a forward pass, on average; less than nothing where it frees more than it takes.
+    pub bytes: f64,
+}
+
+/// The memory of a timeline whose ranges noted it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Memory {
+    /// The most bytes at either end of a range.
+    pub peak: u64,
+    /// The ranges around that moment, outermost first.
+    pub at: Vec<String>,
+    /// Seconds from the beginning of the recording to it.
+    pub seconds: f64,
+    /// Bytes when the forward passes of the training began, on average: weights, optimizer, caches,
+    /// batches.
+    pub before_forward: f64,
+    /// Bytes when they had ended.
+    pub after_forward: f64,
+    /// What is in between, by kernel, the most first.
+    pub activations: Vec<Activation>,
+}
+
+impl Memory {
+    /// Of a timeline; `None` where memory was not measured.
+    pub fn of(timeline: &Timeline) -> Option<Self> {
+        let ends = |range: &Range| [(range.start, range.memory[0]), (range.end(), range.memory[1])];
+        let samples = timeline.ranges.iter().flat_map(ends);
+        let (at, peak) = samples.max_by_key(|(at, bytes)| (*bytes, std::cmp::Reverse(*at))).filter(|(_, b)| *b > 0)?;
+        let around = timeline.ranges.iter().filter(|range| range.start <= at && at <= range.end());
+        let around = around.map(Range::label).collect();
+        let forward = of_training(timeline);
+        let count = forward.len().max(1) as f64;
+        let mean = |end: usize| forward.iter().map(|range| range.memory[end] as f64).sum::<f64>() / count;
+        let mut kernels: BTreeMap<String, (u64, f64)> = BTreeMap::new();
+        for pass in &forward {
+            let within = timeline.named("kernel").filter(|kernel| {
+                kernel.thread == pass.thread && pass.start <= kernel.start && kernel.end() <= pass.end()
+            });
+            for kernel in within {
+                let shape = kernel.fields.iter().find(|(name, _)| *name == "shape");
+                let shape = shape.map(|(_, shape)| format!(" {}", shape.text())).unwrap_or_default();
+                let (times, bytes) = kernels.entry(format!("{}{shape}", kernel.label())).or_default();
+                *times += 1;
+                *bytes += kernel.memory[1] as f64 - kernel.memory[0] as f64;
+            }
+        }
+        let activation = |(kernel, (times, bytes)): (String, (u64, f64))| Activation {
+            kernel,
+            count: times as f64 / count,
+            bytes: bytes / count,
+        };
+        let mut activations: Vec<Activation> = kernels.into_iter().map(activation).collect();
+        activations.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
+        let seconds = at as f64 * 1e-9;
+        Some(Self { peak, at: around, seconds, before_forward: mean(0), after_forward: mean(1), activations })
+    }
+}
+
+impl Memory {
+    /// A table for a person.
+    pub fn table(&self) -> String {
+        let mib = |bytes: f64| bytes / 1_048_576.0;
+        let mut text = format!(
+            "memory: {:.0} MiB at most, {:.2} s after the beginning, in {}\n",
+            mib(self.peak as f64),
+            self.seconds,
+            self.at.join(", ")
+        );
+        text.push_str(&format!(
+            "a forward pass of the training begins with {:.0} MiB and ends with {:.0} MiB\n",
+            mib(self.before_forward),
+            mib(self.after_forward)
+        ));
+        // What is under a tenth of a MiB is no reason for anything.
+        for Activation { kernel, count, bytes } in self.activations.iter().filter(|one| mib(one.bytes) >= 0.1) {
+            text.push_str(&format!("{:>9.1} MiB  {count:.0} x {kernel}\n", mib(*bytes)));
+        }
+        text
+    }
+}
+
+/// The forward passes that a backward pass follows: those outside of validations.
+fn of_training(timeline: &Timeline) -> Vec<&Range> {
+    let validations: Vec<&Range> = timeline.named("validation").collect();
+    let validates = |range: &Range| {
+        validations.iter().any(|v| v.thread == range.thread && v.start <= range.start && range.end() <= v.end())
+    };
+    timeline.named("forward").filter(|range| !validates(range)).collect()
+}
+
+/// The memory in use over time, as a curve of a trace: no two samples closer than a thousandth of the
+/// recording, but for peaks.
+pub fn counter(timeline: &Timeline) -> Option<Counter> {
+    let mut samples: Vec<(u64, u64)> = timeline
+        .ranges
+        .iter()
+        .flat_map(|range| [(range.start, range.memory[0]), (range.end(), range.memory[1])])
+        .filter(|(_, bytes)| *bytes > 0)
+        .collect();
+    samples.sort_unstable();
+    let step = (timeline.nanos / 1000).max(1);
+    let mut kept: Vec<(u64, u64)> = Vec::new();
+    for (at, bytes) in samples {
+        match kept.last_mut() {
+            // The highest of each stretch stays.
+            Some((last, most)) if at / step == *last / step => *most = bytes.max(*most),
+            _ => kept.push((at, bytes)),
+        }
+    }
+    let mib = |(at, bytes): (u64, u64)| (at, bytes as f64 / 1_048_576.0);
+    (!kept.is_empty())
+        .then(|| Counter { name: "memory in use (MiB)".to_owned(), samples: kept.into_iter().map(mib).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::Value;
+
+    fn range(name: &'static str, start: u64, nanos: u64, memory: [u64; 2]) -> Range {
+        let fields = if name == "kernel" { vec![("shape", Value::Text("1x8".into()))] } else { Vec::new() };
+        let detail = (name == "kernel").then(|| "conv".into());
+        Range { name, detail, fields, thread: 0, start, nanos, memory }
+    }
+
+    #[test]
+    fn a_forward_pass_leaves_what_its_kernels_leave() {
+        let ranges = vec![
+            range("iteration", 0, 100, [100, 110]),
+            range("forward", 0, 40, [100, 400]),
+            range("kernel", 1, 10, [100, 300]),
+            range("kernel", 12, 10, [300, 390]),
+            range("backward", 41, 40, [400, 110]),
+            range("kernel", 42, 10, [400, 900]),
+            range("validation", 200, 90, [110, 110]),
+            range("forward", 210, 50, [110, 5000]),
+        ];
+        let timeline = Timeline { ranges, threads: vec!["main".into()], nanos: 300, lost: 0 };
+        let memory = Memory::of(&timeline).expect("it was measured");
+        assert_eq!((memory.peak, memory.seconds), (5000, 260e-9));
+        assert_eq!(memory.at, ["validation", "forward"]);
+        assert_eq!((memory.before_forward, memory.after_forward), (100.0, 400.0));
+        assert_eq!(memory.activations.len(), 1, "neither the backward pass's nor the validation's");
+        let Activation { kernel, count, bytes } = &memory.activations[0];
+        assert_eq!((kernel.as_str(), *count, *bytes), ("kernel conv 1x8", 2.0, 290.0));
+        let curve = counter(&timeline).expect("a curve");
+        assert_eq!(curve.samples.iter().map(|(_, mib)| mib * 1_048_576.0).fold(0.0, f64::max), 5000.0);
+        let without = Timeline { ranges: vec![range("forward", 0, 1, [0, 0])], ..timeline };
+        assert_eq!((Memory::of(&without), counter(&without)), (None, None));
+    }
+}

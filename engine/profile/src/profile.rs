@@ -1,0 +1,71 @@
+//! A recording and what it says: [`Profile`].
+
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::chrome;
+use crate::kernels::{self, KernelRow, Roof, kernels};
+use crate::memory::{self, Memory};
+use crate::summary::Summary;
+use crate::timeline::Timeline;
+
+/// A recording and what it says.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Profile {
+    /// How long each kind of work took.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// What of the memory belongs to what; `None` where it was not measured.
+    pub memory: Option<Memory>,
+    /// What the machine does at most, where it was measured.
+    pub roof: Option<Roof>,
+    /// The kernels.
+    pub kernels: Vec<KernelRow>,
+    /// The recording.
+    #[serde(skip)]
+    pub timeline: Timeline,
+}
+
+impl Profile {
+    /// Of a recording; `first_load` as in [`Summary::of`].
+    pub fn of(timeline: Timeline, first_load: Option<f64>, roof: Option<Roof>) -> Self {
+        Self {
+            summary: Summary::of(&timeline, first_load),
+            memory: Memory::of(&timeline),
+            roof,
+            kernels: kernels(&timeline, roof),
+            timeline,
+        }
+    }
+
+    /// Tables for a person.
+    pub fn table(&self) -> String {
+        let mut text = self.summary.table();
+        if !self.kernels.is_empty() {
+            text.push_str(&format!("\n{}", kernels::table(&self.kernels)));
+        }
+        if let Some(roof) = self.roof {
+            let [flop, bytes] = [roof.flop, roof.bytes].map(|rate| rate * 1e-9);
+            text.push_str(&format!("\nthe roof of this machine: {flop:.0} GFLOP/s, {bytes:.0} GB/s\n"));
+        }
+        if let Some(memory) = &self.memory {
+            text.push_str(&format!("\n{}", memory.table()));
+        }
+        text
+    }
+
+    /// Writes `trace.json.gz`, `summary.json` and `summary.txt` into a folder, which is made.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn write(&self, folder: &Path, process: (u32, &str)) -> io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        let counters: Vec<chrome::Counter> = memory::counter(&self.timeline).into_iter().collect();
+        chrome::write(&folder.join("trace.json.gz"), &self.timeline, &counters, process)?;
+        let json = serde_json::to_string_pretty(self)? + "\n";
+        hearth_files::replace(&folder.join("summary.json"), json)?;
+        hearth_files::replace(&folder.join("summary.txt"), self.table())
+    }
+}

@@ -1,0 +1,39 @@
+//! What would make a run faster: [`Finding`]s, each from figures of a profile of that run, with the
+//! line of the recipe that changes it and the seconds that it is expected to win.
+//!
+//! One function is one lever of the fast-training guides. A lever that nothing was measured for says
+//! nothing.
+
+mod facts;
+mod levers;
+
+pub use facts::{Chain, Facts, StepTime};
+
+use crate::recipe::Recipe;
+
+/// What would make a run faster.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Finding {
+    /// What to do, in a few words.
+    pub lever: &'static str,
+    /// What was measured, and what follows from it.
+    pub evidence: String,
+    /// The line of the recipe.
+    pub line: String,
+    /// The same as changes of keys, `key=value` as `--set` takes them.
+    pub sets: Vec<String>,
+    /// Seconds of each epoch that it is expected to win, validation included.
+    pub seconds: f64,
+}
+
+/// Below this share of an epoch nothing is worth a line of the recipe.
+const LEAST: f64 = 0.02;
+
+/// The findings about a run, those that win most first.
+pub fn advise(recipe: &Recipe, facts: &Facts) -> Vec<Finding> {
+    let levers = [levers::cache, levers::workers, levers::indices, levers::interval, levers::overlap, levers::handlers];
+    let found = levers.iter().filter_map(|lever| lever(recipe, facts));
+    let mut found: Vec<Finding> = found.filter(|finding| finding.seconds >= LEAST * facts.cost()).collect();
+    found.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    found
+}

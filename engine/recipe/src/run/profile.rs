@@ -1,0 +1,107 @@
+//! A short run that is looked at closely: [`profile`].
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use hearth_engine::RunEnd;
+use hearth_handlers::{Profiler, ProfilerOptions, Unit};
+use hearth_kernels::memory;
+use hearth_profile::{Profile, Roof, Schedule, measure_memory};
+
+use super::{Plan, Session};
+use crate::advice::{Chain, Facts, Finding, advise};
+use crate::error::{Outcome, RecipeError};
+use crate::recipe::Document;
+
+/// What a profile looks at.
+#[derive(Clone, Debug, Default)]
+pub struct Profiling {
+    /// Which steps, where they are chosen; `None`: an epoch to warm up, and one with a validation.
+    pub schedule: Option<(Unit, Schedule)>,
+    /// What the machine does at most, to hold kernels against.
+    pub roof: Option<Roof>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Profiled {
+    /// The recording and its tables.
+    pub profile: Profile,
+    /// Where an epoch's time goes; `None` where no whole epoch was recorded.
+    pub facts: Option<Facts>,
+    /// What would make it faster.
+    pub findings: Vec<Finding>,
+    /// Seconds of the whole run, with its preparations.
+    pub seconds: f64,
+}
+
+impl Profiling {
+    /// What is recorded: the unit, the schedule, and whether that is whole epochs.
+    fn steps(&self) -> (Unit, Schedule) {
+        self.schedule.unwrap_or((Unit::Epochs, Schedule { wait: 0, warmup: 1, active: 1, repeat: 1 }))
+    }
+}
+
+/// Trains by a recipe for as long as the profile asks, in a run's folder `out` that also receives
+/// `trace.json.gz`, `summary.json` and `summary.txt`.
+///
+/// # Errors
+/// As a [`Session`] does, and where this process is being profiled already.
+pub fn profile(
+    document: &Document,
+    data: &Path,
+    plugins: &[PathBuf],
+    out: &Path,
+    how: &Profiling,
+) -> Outcome<Profiled> {
+    measure_memory(memory::in_use);
+    let (unit, schedule) = how.steps();
+    let before = Plan::new(document.clone())?.recipe;
+    let mut document = document.clone();
+    let steps = schedule.steps().ok_or_else(|| RecipeError::new("a profile ends: give a repeat of 1 or more"))?;
+    // An epoch has an iteration at least; the profiler ends a run whose steps are iterations.
+    let epochs = steps;
+    document.set(&format!("training.epochs={epochs}"))?;
+    if how.schedule.is_none() && !before.learns().generates() {
+        // One validation, in the epoch that is recorded.
+        document.set(&format!("training.val_interval={epochs}"))?;
+    }
+    let plan = Plan::new(document)?;
+    let chain = Chain::of(&plan);
+    let mut session = Session::new(plan, data, plugins)?;
+    session.start(out)?;
+    let options = ProfilerOptions::default()
+        .folder(out)
+        .unit(unit)
+        .wait(schedule.wait)
+        .warmup(schedule.warmup)
+        .active(schedule.active)
+        .repeat(schedule.repeat);
+    let mut profiler = Profiler::new(options)?;
+    if let Some(roof) = how.roof {
+        profiler = profiler.with_roof(roof);
+    }
+    if unit == Unit::Iterations {
+        profiler = profiler.ends_run();
+    }
+    let profiles = profiler.profiles();
+    session.trainer_mut().engine_mut().add(profiler)?;
+    let finished = session.run()?;
+    if let RunEnd::Interrupted(_) = finished.end {
+        return Err(RecipeError::new("interrupted before the profile was complete"));
+    }
+    if let Some(failure) = finished.failures.iter().find(|failure| failure.name == "profiler") {
+        return Err(RecipeError::new(failure.to_string()));
+    }
+    let mut profiles = std::mem::take(&mut *profiles.lock().unwrap_or_else(PoisonError::into_inner));
+    let Some(profile) = profiles.pop() else {
+        let what = "the run was over before a step was recorded; give a shorter schedule, or more cases";
+        return Err(RecipeError::new(what));
+    };
+    let whole = unit == Unit::Epochs && profile.timeline.named("iteration").next().is_some();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let facts =
+        whole.then(|| Facts::of(&profile.timeline, schedule.active, &chain, before.training.val_interval, cores));
+    let findings = facts.as_ref().map(|facts| advise(&before, facts)).unwrap_or_default();
+    Ok(Profiled { profile, facts, findings, seconds: finished.seconds })
+}

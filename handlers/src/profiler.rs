@@ -1,0 +1,246 @@
+//! Records where the time of some steps goes: [`Profiler`].
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use derive_setters::Setters;
+use hearth_engine::{Context, Event, Handler, HandlerError, Level, OnError, When};
+use hearth_profile::{Action, Profile, Recording, Roof, Schedule};
+use hearth_registry::Fault;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the schedule of a profiler counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Iterations of the training.
+    #[default]
+    Iterations,
+    /// Epochs, with their validations.
+    Epochs,
+}
+
+/// Options of [`Profiler`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Setters)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProfilerOptions {
+    /// The folder of what is written.
+    #[setters(into)]
+    pub folder: PathBuf,
+    /// What the next four numbers count.
+    pub unit: Unit,
+    /// Steps at the beginning of a cycle that are left out.
+    pub wait: u64,
+    /// Steps behind them that are left out, too, because first steps are slower.
+    pub warmup: u64,
+    /// Steps that are recorded.
+    pub active: u64,
+    /// Cycles; 0: as many as the run has. From the second one on, each has a folder `cycle-N`.
+    pub repeat: u64,
+    /// Whether every rank records, each into a folder of its own, and not the first one alone.
+    pub all_ranks: bool,
+}
+
+impl Default for ProfilerOptions {
+    fn default() -> Self {
+        let Schedule { wait, warmup, active, repeat } = Schedule::default();
+        let (folder, unit) = ("profile".into(), Unit::default());
+        Self { folder, unit, wait, warmup, active, repeat, all_ranks: false }
+    }
+}
+
+/// The profiles of a run so far.
+pub type Profiles = Arc<Mutex<Vec<Profile>>>;
+
+/// Records the ranges of some steps (`torch.profiler` with its schedule `wait, warmup, active,
+/// repeat`) and writes for each cycle a trace that Perfetto opens, `trace.json.gz`, and tables of
+/// times, kernels and memory, `summary.json` and `summary.txt`. Other steps cost one branch a range.
+///
+/// The program's `tracing` subscriber must have `hearth_profile::layer()`; `hearth` has it.
+#[derive(Debug)]
+pub struct Profiler {
+    options: ProfilerOptions,
+    schedule: Schedule,
+    roof: Option<Roof>,
+    recording: Option<Recording>,
+    /// Steps of this run that are complete.
+    steps: u64,
+    /// Whether the cycle's last step is complete, and what it consists of has not all ended.
+    ends: bool,
+    cycles: u64,
+    /// When the first batch was asked for, and how long it took.
+    asked: Option<Instant>,
+    first_load: Option<f64>,
+    profiles: Profiles,
+    ends_run: bool,
+}
+
+impl Profiler {
+    /// A profiler with these options.
+    ///
+    /// # Errors
+    /// Where no step would be recorded.
+    pub fn new(options: ProfilerOptions) -> Result<Self, Fault> {
+        let ProfilerOptions { wait, warmup, active, repeat, .. } = options;
+        let schedule = Schedule { wait, warmup, active, repeat };
+        schedule.check().map_err(|error| Fault::at("active", error.to_string()))?;
+        Ok(Self {
+            options,
+            schedule,
+            roof: None,
+            recording: None,
+            steps: 0,
+            ends: false,
+            cycles: 0,
+            asked: None,
+            first_load: None,
+            profiles: Profiles::default(),
+            ends_run: false,
+        })
+    }
+
+    /// Holds kernels against what the machine does at most.
+    #[must_use]
+    pub fn with_roof(mut self, roof: Roof) -> Self {
+        self.roof = Some(roof);
+        self
+    }
+
+    /// Ends the run when it has recorded all it will.
+    #[must_use]
+    pub fn ends_run(mut self) -> Self {
+        self.ends_run = true;
+        self
+    }
+
+    /// Where the profiles are to be found as they come.
+    pub fn profiles(&self) -> Profiles {
+        Arc::clone(&self.profiles)
+    }
+
+    /// How many steps there are before it has recorded all it will.
+    pub fn all_steps(&self) -> Option<u64> {
+        self.schedule.steps()
+    }
+
+    /// Before a step: whether it is recorded.
+    fn prepare(&mut self) -> Result<(), HandlerError> {
+        match self.schedule.action(self.steps) {
+            Action::None => {}
+            action => {
+                if self.recording.is_none() {
+                    self.recording = Some(Recording::prepare().map_err(|busy| HandlerError::new(busy.to_string()))?);
+                }
+                if let Some(recording) = &self.recording {
+                    recording.run(action != Action::Warmup);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After a step, which may not have ended to the last range.
+    fn complete(&mut self) {
+        self.ends |= self.schedule.action(self.steps) == Action::RecordAndSave;
+        self.steps += 1;
+    }
+
+    /// Writes a cycle that is complete.
+    fn save(&mut self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if !std::mem::take(&mut self.ends) {
+            return Ok(());
+        }
+        let Some(recording) = self.recording.take() else { return Ok(()) };
+        let profile = Profile::of(recording.stop(), self.first_load, self.roof);
+        self.cycles += 1;
+        let mut folder = self.options.folder.clone();
+        if self.options.all_ranks && cx.state.world_size > 1 {
+            folder.push(format!("rank-{}", cx.state.rank));
+        }
+        if self.cycles > 1 {
+            folder.push(format!("cycle-{}", self.cycles));
+        }
+        let process = format!("rank {}", cx.state.rank);
+        let written = profile.write(&folder, (cx.state.rank, &process));
+        written.map_err(|error| HandlerError::new(format!("cannot write into {}: {error}", folder.display())))?;
+        cx.host.log(Level::Info, &format!("a profile is in {}", folder.display()));
+        self.profiles.lock().unwrap_or_else(PoisonError::into_inner).push(profile);
+        if self.ends_run && self.schedule.steps().is_some_and(|all| self.steps >= all) {
+            cx.host.terminate("the profile is complete");
+        }
+        Ok(())
+    }
+}
+
+impl Handler for Profiler {
+    fn name(&self) -> &str {
+        "profiler"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        let mut when = Event::Started | Event::EpochStarted | Event::EpochCompleted | Event::Completed;
+        for event in [
+            Event::GetBatchStarted,
+            Event::GetBatchCompleted,
+            Event::IterationCompleted,
+            Event::Terminate,
+            Event::Interrupt,
+        ] {
+            when = when | event;
+        }
+        vec![when]
+    }
+
+    fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let of_iterations = self.options.unit == Unit::Iterations;
+        match event {
+            Event::Started if of_iterations => self.prepare()?,
+            Event::EpochStarted if !of_iterations => {
+                self.save(cx)?;
+                self.prepare()?;
+            }
+            Event::GetBatchStarted => {
+                // The range of the iteration before has ended only now.
+                self.save(cx)?;
+                if self.first_load.is_none() {
+                    self.asked.get_or_insert_with(Instant::now);
+                }
+            }
+            Event::GetBatchCompleted => {
+                if let Some(asked) = self.asked.take() {
+                    self.first_load = Some(asked.elapsed().as_secs_f64());
+                }
+            }
+            Event::IterationCompleted if of_iterations => {
+                self.complete();
+                if !self.ends {
+                    self.prepare()?;
+                }
+            }
+            Event::EpochCompleted if of_iterations => self.save(cx)?,
+            Event::EpochCompleted => self.complete(),
+            Event::Completed | Event::Terminate | Event::Interrupt => {
+                // A run that is shorter than its schedule: what there is.
+                self.ends |= self.recording.as_ref().is_some_and(Recording::is_running);
+                self.save(cx)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_error(&self) -> OnError {
+        OnError::Disable
+    }
+
+    fn ranks(&self) -> hearth_engine::Ranks {
+        if self.options.all_ranks { hearth_engine::Ranks::All } else { hearth_engine::Ranks::First }
+    }
+}
+
+handler_entry!(ProfilerOptions => "Profiler", paper: "", about: "Records where the time of some steps goes, and writes a trace for Perfetto and tables of times, kernels and memory.", example: "active = 5", |mut options: ProfilerOptions, run| {
+    options.folder = run.join(&options.folder);
+    Profiler::new(options)
+});
