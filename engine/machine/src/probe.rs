@@ -45,6 +45,16 @@ pub trait Probe: Send {
     fn read(&mut self) -> Reading;
 }
 
+impl<P: Probe + ?Sized> Probe for Box<P> {
+    fn about(&self) -> About {
+        (**self).about()
+    }
+
+    fn read(&mut self) -> Reading {
+        (**self).read()
+    }
+}
+
 /// This machine.
 pub struct Machine {
     process: Process,
