@@ -19,7 +19,10 @@ const GAP: usize = 18;
 /// A strip of the band.
 const STRIP: usize = 24;
 /// The most curves that a panel names.
-const NAMED: usize = 8;
+const NAMED: usize = 9;
+/// The most points of a curve: in a long run each is the mean of some time, before the dim range
+/// from its minimum to its maximum.
+const POINTS: usize = 580;
 
 /// The end of a process, and the beginning of the one that resumes the run.
 const RESUMED: Rgb = [255, 80, 80];
@@ -92,7 +95,7 @@ fn panels(record: &Record) -> Vec<Panel> {
             1e6,
             &[("process_read_bytes_per_s", "read", CURVE), ("process_written_bytes_per_s", "written", orange)],
         ),
-        gpus("GPU, % of the time", 1.0, Some(100.0), "utilisation_percent"),
+        gpus("GPU in use, % of the time", 1.0, Some(100.0), "utilisation_percent"),
         gpus("GPU memory, GiB", gib, None, "memory_bytes"),
         power,
         gpus("Temperature, °C", 1.0, None, "temperature_c"),
@@ -132,12 +135,14 @@ pub(super) fn picture(record: &Record, about: &About) -> Canvas {
     canvas.text(LEFT, 12, text::TITLE, TEXT, "The machine during the run");
     canvas.text(LEFT, 38, text::SMALL, FAINT, &machine(about));
     let bottom = band + 2 * STRIP + 4;
-    time_axis(&mut canvas, &across, bottom);
-    for (number, panel) in panels.iter().enumerate() {
-        panel.draw(&mut canvas, record, &across, TOP + number * (TITLE + PANEL + GAP));
+    let tops: Vec<usize> = (0..panels.len()).map(|number| TOP + TITLE + number * (TITLE + PANEL + GAP)).collect();
+    time_axis(&mut canvas, &across, &tops, bottom);
+    for (panel, top) in panels.iter().zip(&tops) {
+        panel.draw(&mut canvas, record, &across, *top);
     }
     for at in &record.resumed {
-        canvas.fill(across.place(*at) as usize, TOP, 2, bottom - TOP, RESUMED);
+        let x = across.place(*at) as usize;
+        tops.iter().for_each(|top| canvas.fill(x, *top, 2, PANEL, RESUMED));
     }
     epochs(&mut canvas, record, &across, band);
     phases(&mut canvas, record, &across, band + STRIP + 4);
@@ -149,20 +154,26 @@ pub(super) fn picture(record: &Record, about: &About) -> Canvas {
 fn machine(about: &About) -> String {
     let mut words = vec![format!("{} cores", about.cores)];
     words.extend(about.memory.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30))));
-    for (number, gpu) in about.gpus.iter().enumerate() {
-        words.push(format!("GPU {number}: {}", gpu.name));
+    let mut first = 0;
+    for equal in about.gpus.chunk_by(|a, b| a.name == b.name) {
+        let last = first + equal.len() - 1;
+        let numbers = if last > first { format!("{first} to {last}") } else { first.to_string() };
+        words.push(format!("GPU {numbers}: {}", equal[0].name));
+        first = last + 1;
     }
     let line = words.join("   ");
     text::wrap(text::SMALL, &line, WIDTH - LEFT - RIGHT).swap_remove(0)
 }
 
-fn time_axis(canvas: &mut Canvas, across: &Across, bottom: usize) {
+fn time_axis(canvas: &mut Canvas, across: &Across, panels: &[usize], bottom: usize) {
     let (unit, seconds) = across.unit();
     let step = axis::step(across.end / seconds, 10.0);
     let mut last = 0;
     for tick in (0..).map(|i| f64::from(i) * step).take_while(|tick| *tick <= across.end / seconds * (1.0 + 1e-9)) {
         let x = across.place(tick * seconds) as usize;
-        canvas.fill(x, TOP, 1, bottom - TOP + 4, GRID);
+        // Through the curves, not through the words.
+        panels.iter().for_each(|top| canvas.fill(x, *top, 1, PANEL, GRID));
+        canvas.fill(x, bottom, 1, 4, GRID);
         let words = axis::number(tick);
         let half = text::width(text::SMALL, &words) / 2;
         last = canvas.text(x.saturating_sub(half), bottom + 6, text::SMALL, FAINT, &words);
@@ -177,7 +188,7 @@ fn time_axis(canvas: &mut Canvas, across: &Across, bottom: usize) {
 
 impl Panel {
     fn draw(&self, canvas: &mut Canvas, record: &Record, across: &Across, top: usize) {
-        let (top, bottom) = (top + TITLE, top + TITLE + PANEL);
+        let bottom = top + PANEL;
         let stats = self.curves.iter().filter_map(|curve| record.sums.stats[curve.column]);
         let (low, high) = stats.fold((0.0_f64, 0.0_f64), |(low, high), stat| (low.min(stat.min), high.max(stat.max)));
         let (low, high) = (low / self.unit, self.upper.unwrap_or(high / self.unit));
@@ -195,13 +206,19 @@ impl Panel {
             let left = LEFT.saturating_sub(text::width(text::SMALL, &words) + 10);
             canvas.text(left, y.saturating_sub(10), text::SMALL, FAINT, &words);
         }
+        // Ranges first: no range hides a curve.
+        for curve in &self.curves {
+            for point in record.track.points(curve.column, POINTS).filter(|point| point.max > point.min) {
+                let [left, right] = [-0.5, 0.5].map(|half| across.place(point.at + half * point.seconds));
+                let (x, y) = (left as usize, down(point.max) as usize);
+                let (width, height) = (right.ceil() as usize - x, down(point.min).ceil() as usize + 1 - y);
+                canvas.fill(x, y, width, height, dim(curve.colour));
+            }
+        }
         for curve in &self.curves {
             let mut before: Option<((f64, f64), u64)> = None;
-            for point in record.track.points(curve.column) {
+            for point in record.track.points(curve.column, POINTS) {
                 let place = (across.place(point.at), down(point.mean));
-                if point.max > point.min {
-                    canvas.line((place.0, down(point.max)), (place.0, down(point.min)), curve.colour);
-                }
                 match before {
                     Some((from, part)) if part == point.part => canvas.line(from, place, curve.colour),
                     // The first of a process may be its only one.
@@ -216,16 +233,25 @@ impl Panel {
     /// The title, and the curves with their colours and highest values.
     fn names(&self, canvas: &mut Canvas, record: &Record, y: usize) {
         let mut x = canvas.text(LEFT, y + 2, text::BODY, TEXT, self.title) + 28;
+        let highest = |curve: &Curve| record.sums.stats[curve.column].map_or(0.0, |stat| stat.max / self.unit);
+        let few = self.curves.len() <= 4;
         for curve in self.curves.iter().take(NAMED) {
-            let Some(stat) = record.sums.stats[curve.column] else { continue };
-            let words = format!("{} (to {})", curve.name, short(stat.max / self.unit));
+            let words = if few { format!("{} (to {})", curve.name, short(highest(curve))) } else { curve.name.clone() };
             canvas.fill(x, y + 9, 12, 8, curve.colour);
             x = canvas.text(x + 18, y + 4, text::SMALL, FAINT, &words) + 20;
         }
-        if let Some(more) = self.curves.len().checked_sub(NAMED).filter(|more| *more > 0) {
-            canvas.text(x, y + 4, text::SMALL, FAINT, &format!("and {more} more"));
+        if !few {
+            let more = self.curves.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!("and {more} more ") } else { String::new() };
+            let most = self.curves.iter().map(highest).fold(0.0, f64::max);
+            canvas.text(x, y + 4, text::SMALL, FAINT, &format!("{more}(to {})", short(most)));
         }
     }
+}
+
+/// A colour behind a curve of that colour.
+fn dim(colour: Rgb) -> Rgb {
+    std::array::from_fn(|c| ((u16::from(colour[c]) + 3 * u16::from(BACKGROUND[c])) / 4) as u8)
 }
 
 /// A number with about three digits.
@@ -307,45 +333,100 @@ mod tests {
     use crate::machine_monitor::columns::Row;
     use hearth_machine::{GpuAbout, Vendor};
 
-    #[test]
-    fn look() {
-        let gpu = |name: &str| GpuAbout { vendor: Vendor::Nvidia, name: name.to_owned(), memory: Some(80 << 30) };
-        let n: usize = std::env::var("GPUS").map_or(1, |v| v.parse().unwrap());
-        let secs: u32 = std::env::var("SECS").map_or(600, |v| v.parse().unwrap());
-        let about = About { cores: 16, memory: Some(128 << 30), gpus: vec![gpu("H100 80GB HBM3"); n], without: vec![] };
-        let names = columns::of(&about);
-        let mut record = Record::new(names.clone(), 1.0);
-        let epoch_s = 50.0;
-        let mut e = 0;
-        record.phases.enter(0.0, 0, Phase::Start);
-        for s in 0..secs {
-            let t = f64::from(s);
-            if t > 8.0 + f64::from(e) * epoch_s {
-                e += 1;
-                let b = 8.0 + f64::from(e - 1) * epoch_s;
-                record.phases.enter(b, u64::from(e), Phase::Training);
-                record.phases.enter(b + 38.0, u64::from(e), Phase::Validation);
-                record.phases.enter(b + 47.0, u64::from(e), Phase::Checkpoint);
-            }
-            let (epoch, phase) = record.phases.at(t);
-            let noise = |k: f64| ((t * 12.9898 + k * 78.233).sin() * 43758.5453).fract().abs();
-            let busy = match phase { Phase::Training => 0.9, Phase::Validation => 0.5, _ => 0.05 };
-            let mut values = vec![
-                Some(busy * 1200.0 * (0.9 + 0.2 * noise(1.0))), Some(75.0 * busy),
-                Some(9e9 + 4e9 * (t / 300.0).min(1.0)), Some(busy * 2e8 * noise(2.0)),
-                Some(if phase == Phase::Checkpoint { 4e8 } else { 1e5 }), Some(110e9 - 4e9 * (t / 300.0).min(1.0)), Some(180.0 + 60.0 * busy),
-            ];
-            for g in 0..n {
-                let g = g as f64;
-                values.extend([
-                    Some((100.0 * busy * (0.95 + 0.1 * noise(3.0 + g))).min(100.0)), Some(4e10 + 1e10 * busy + g * 2e9),
-                    Some(120.0 + 550.0 * busy * (0.9 + 0.2 * noise(4.0 + g))), Some(38.0 + 30.0 * busy + g), Some(if busy > 0.1 { 1980.0 } else { 345.0 }), Some(2619.0),
-                ]);
-            }
-            if s == 0 { values[0] = None; }
-            record.row(Row { part: if t > 330.0 { 2 } else { 1 }, at: t, unix: 0.0, epoch, phase, values });
+    /// A run of two epochs on a machine with a GPU: a row a second, of which one has a peak.
+    fn run(seconds: u32, peak: u32) -> (Record, About) {
+        let gpu = GpuAbout { vendor: Vendor::Nvidia, name: "H100".to_owned(), memory: None };
+        let about = About { cores: 2, memory: Some(8 << 30), gpus: vec![gpu], without: Vec::new() };
+        let names: Vec<String> = [PACKAGES, "gpu0_power_w"].map(String::from).to_vec();
+        let mut record = Record::new(names, 1.0);
+        let end = f64::from(seconds - 1);
+        for (part, epoch, phase) in [
+            (0.0, 0, Phase::Start),
+            (0.1, 1, Phase::Training),
+            (0.4, 1, Phase::Validation),
+            (0.5, 1, Phase::Checkpoint),
+            (0.6, 2, Phase::Training),
+        ] {
+            record.phases.enter(part * end, epoch, phase);
+        }
+        for second in 0..seconds {
+            let power = if second == peak { 500.0 } else { 100.0 };
+            let values = vec![None, Some(power)];
+            record.row(Row { part: 1, at: f64::from(second), unix: 0.0, epoch: 1, phase: Phase::Training, values });
         }
         record.end();
-        std::fs::write("/tmp/machine.png", picture(&record, &about).png().unwrap()).unwrap();
+        (record, about)
+    }
+
+    /// The columns of a colour in the rows of a picture.
+    fn columns_of(canvas: &Canvas, rows: std::ops::Range<usize>, colour: Rgb) -> Vec<usize> {
+        (LEFT..WIDTH).filter(|x| rows.clone().any(|y| canvas.get(*x, y) == colour)).collect()
+    }
+
+    #[test]
+    fn a_peak_is_drawn_where_it_was() {
+        let (orange, plot) = (colours::of_class(1), (WIDTH - RIGHT - LEFT) as f64);
+        // Each row has a point, or many rows share one: then the peak is in its range.
+        for (seconds, peak, colour) in [(101, 40, orange), (50_001, 20_000, dim(orange))] {
+            let (record, about) = run(seconds, peak);
+            let canvas = picture(&record, &about);
+            // The axis goes to 600 W: 500 W lie a sixth below its top.
+            let top = TOP + TITLE + PANEL / 6;
+            let high = columns_of(&canvas, top..top + 4, colour);
+            let x = (LEFT as f64 + 0.4 * plot) as usize;
+            assert!(high.iter().all(|column| column.abs_diff(x) <= 6) && !high.is_empty(), "{high:?}, not {x}");
+            assert!(columns_of(&canvas, TOP + TITLE + 2..top, colour).is_empty());
+            let low = TOP + TITLE + PANEL - PANEL / 6;
+            let all = columns_of(&canvas, low - 2..low + 3, orange).len() as f64;
+            assert!(all > 0.97 * plot, "100 W elsewhere: {all}");
+            // One panel: the processors told nothing.
+            assert_eq!(canvas.height(), TOP + TITLE + PANEL + GAP + 2 * STRIP + 124);
+        }
+    }
+
+    #[test]
+    fn the_band_has_the_phases() {
+        let (record, about) = run(101, 40);
+        let canvas = picture(&record, &about);
+        let y = TOP + TITLE + PANEL + GAP + STRIP + 4 + STRIP / 2;
+        let at = |part: f64| canvas.get(LEFT + (part * (WIDTH - RIGHT - LEFT) as f64) as usize, y);
+        let wanted = [
+            (0.05, Phase::Start),
+            (0.25, Phase::Training),
+            (0.45, Phase::Validation),
+            (0.55, Phase::Checkpoint),
+            (0.8, Phase::Training),
+        ];
+        for (part, phase) in wanted {
+            assert_eq!(at(part), colour_of(phase), "{phase}");
+        }
+        // The epochs above it: none, the first, the second.
+        let above: Vec<Rgb> = [0.05, 0.12, 0.65]
+            .map(|part| canvas.get(LEFT + (part * (WIDTH - RIGHT - LEFT) as f64) as usize, y - STRIP - 4))
+            .to_vec();
+        assert!(above[0] == BACKGROUND && above[1] != above[2] && above[1] != BACKGROUND, "{above:?}");
+    }
+
+    #[test]
+    fn odd_runs_draw_something() {
+        let (mut record, about) = run(2, 0);
+        record.resumed.push(0.5);
+        assert_eq!(picture(&record, &about).width(), WIDTH);
+        let nothing = Record::new(vec!["gpu0_power_w".to_owned()], 1.0);
+        assert_eq!(picture(&nothing, &About::default()).height(), TOP + 2 * STRIP + 124);
+        let mut odd = Record::new(vec!["gpu0_temperature_c".to_owned()], 1.0);
+        for (at, value) in [(0.0, -40.0), (0.0, -40.0), (1.0, 0.0)] {
+            let values = vec![Some(value)];
+            odd.row(Row { part: 1, at, unix: 0.0, epoch: 0, phase: Phase::Start, values });
+        }
+        picture(&odd, &about);
+    }
+
+    #[test]
+    fn equal_gpus_are_named_once() {
+        let gpu = |name: &str| GpuAbout { vendor: Vendor::Amd, name: name.to_owned(), memory: None };
+        let gpus = vec![gpu("A"), gpu("A"), gpu("B")];
+        let about = About { cores: 4, memory: Some(16 << 30), gpus, without: Vec::new() };
+        assert_eq!(machine(&about), "4 cores   16 GiB   GPU 0 to 1: A   GPU 2: B");
     }
 }

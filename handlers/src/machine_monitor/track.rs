@@ -27,6 +27,8 @@ struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub at: f64,
+    /// How long the stretch is.
+    pub seconds: f64,
     pub mean: f64,
     pub min: f64,
     pub max: f64,
@@ -70,12 +72,21 @@ impl Track {
         }
     }
 
-    /// The curve of a column.
-    pub(super) fn points(&self, column: usize) -> impl Iterator<Item = Point> + '_ {
-        self.bins.iter().flatten().filter_map(move |bin| {
-            let Cell { count, sum, min, max } = *bin.cells.get(column)?;
-            let at = bin.times / bin.rows;
-            (count > 0.0).then(|| Point { at, mean: sum / count, min, max, part: bin.part })
+    /// The curve of a column, in no more than so many points.
+    pub(super) fn points(&self, column: usize, most: usize) -> impl Iterator<Item = Point> + '_ {
+        let size = self.bins.len().div_ceil(most.max(1)).max(1);
+        self.bins.chunks(size).filter_map(move |bins| {
+            // One that spans two processes belongs to the later.
+            let part = bins.iter().flatten().last()?.part;
+            let (mut cell, mut rows, mut times) = (Cell::default(), 0.0, 0.0);
+            for bin in bins.iter().flatten() {
+                cell = cell.and(bin.cells.get(column).copied()?);
+                rows += bin.rows;
+                times += bin.times;
+            }
+            let Cell { count, sum, min, max } = cell;
+            let seconds = size as f64 * self.width;
+            (count > 0.0).then(|| Point { at: times / rows, seconds, mean: sum / count, min, max, part })
         })
     }
 }
@@ -133,11 +144,14 @@ mod tests {
             let value = if second == 77_777 { 900.0 } else { f64::from(second % 2) };
             track.row(&row(f64::from(second), 1, Some(value)));
         }
-        let points: Vec<Point> = track.points(0).collect();
+        let points: Vec<Point> = track.points(0, usize::MAX).collect();
         assert!(points.len() <= MOST && points.len() > MOST / 2, "{}", points.len());
         let peak = points.iter().max_by(|a, b| a.max.total_cmp(&b.max)).unwrap();
         assert!((peak.at - 77_777.0).abs() <= track.width && peak.max == 900.0, "{peak:?}");
         assert!(points[0].min == 0.0 && points[0].max == 1.0 && points[0].mean == 0.5);
+        // The same in fewer points.
+        let fewer: Vec<Point> = track.points(0, 10).collect();
+        assert!(fewer.len() <= 10 && fewer.iter().filter(|point| point.max == 900.0).count() == 1, "{fewer:?}");
     }
 
     #[test]
@@ -146,8 +160,8 @@ mod tests {
         for (at, part, value) in [(0.0, 1, None), (1.25, 1, Some(3.0)), (2.5, 1, Some(-1.0)), (7.0, 2, Some(2.0))] {
             track.row(&row(at, part, value));
         }
-        let points: Vec<_> = track.points(0).map(|point| (point.at, point.mean, point.max, point.part)).collect();
+        let points: Vec<_> = track.points(0, 100).map(|point| (point.at, point.mean, point.max, point.part)).collect();
         assert_eq!(points, [(1.25, 3.0, 3.0, 1), (2.5, -1.0, -1.0, 1), (7.0, 2.0, 2.0, 2)]);
-        assert_eq!(track.points(1).count(), 0);
+        assert_eq!(track.points(1, 100).count(), 0);
     }
 }
