@@ -266,26 +266,52 @@ fn files_that_cannot_be_written_disable_the_monitor_only() {
     }
 }
 
-/// The disk is full after some rows: those before stay.
 #[test]
-fn a_disk_that_is_full_later_is_reported_once() {
+fn a_summary_that_cannot_be_written_is_reported_once() {
     let run = tempfile::tempdir().unwrap();
-    let path = run.path().join("machine.csv");
-    let theirs = path.clone();
-    let mut engine = engine(run.path(), 1, u64::MAX, 3);
-    engine
-        .on(Event::EpochCompleted.once(2), move |_| {
-            // What the summary would replace is a folder now.
-            fs::create_dir_all(theirs.with_extension("json").join("taken")).unwrap();
-            Ok(())
-        })
-        .unwrap();
+    fs::create_dir_all(run.path().join("machine.json/taken")).unwrap();
     let mut trainer = Trainer::new(2);
-    engine.run(&mut trainer, 3).unwrap();
+    engine(run.path(), 1, u64::MAX, 3).run(&mut trainer, 3).unwrap();
     let text = trainer.log_text();
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(text.contains("failed at completed and is not called again: ") && text.contains("machine.json"), "{text}");
-    assert!(table(&path).len() > 9);
+    assert!(table(&run.path().join("machine.csv")).len() > 9);
+}
+
+/// A file that takes no more rows after some: a pipe that nobody reads any longer.
+#[cfg(unix)]
+#[test]
+fn a_file_that_takes_no_more_rows_is_reported_once() {
+    use std::io::{BufRead, BufReader};
+    let run = tempfile::tempdir().unwrap();
+    let path = run.path().join("machine.csv");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let theirs = path.clone();
+    let reader = std::thread::spawn(move || {
+        let lines = BufReader::new(fs::File::open(theirs).unwrap()).lines();
+        lines.take(3).collect::<Result<Vec<_>, _>>().unwrap()
+    });
+    let mut engine = Engine::new("trainer");
+    engine.add(MachineMonitor::new(options(), run.path()).unwrap()).unwrap();
+    let mut trainer = Trainer::new(1);
+    let logged = trainer.logged.clone();
+    let failed = move || logged.lock().unwrap().iter().any(|line| line.starts_with("handler"));
+    engine
+        .on(Event::EpochCompleted, move |cx| {
+            std::thread::sleep(Duration::from_millis(5));
+            if failed() {
+                cx.host.terminate("it was reported");
+            }
+            Ok(())
+        })
+        .unwrap();
+    engine.run(&mut trainer, 20_000).unwrap();
+    assert!(reader.join().unwrap()[0].starts_with("part,time_s,"));
+    let text = trainer.log_text();
+    let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("handler")).collect();
+    let [error] = errors[..] else { panic!("{text}") };
+    let words = "handler `machine_monitor` failed at epoch_completed and is not called again: ";
+    assert!(error.starts_with(words) && error.contains("machine.csv cannot be written: "), "{error}");
 }
 
 #[test]
@@ -305,13 +331,34 @@ fn options_that_make_no_sense_are_refused() {
     }
 }
 
-/// The phases that rows have: an epoch's validation is what runs before the monitor hears of its end.
+/// What runs before the monitor hears of the end of an epoch is its validation, what runs after it
+/// a checkpoint. Each phase lasts until the machine was read three times in it.
 #[test]
 fn rows_have_the_phase_that_the_run_is_in() {
     let run = tempfile::tempdir().unwrap();
-    engine(run.path(), 0, 0, 5).run(&mut Trainer::new(2), 2).unwrap();
+    let looks = Arc::new(AtomicU64::new(0));
+    let three_times = |looks: &Arc<AtomicU64>| {
+        let looks = looks.clone();
+        move |_: &mut hearth_engine::Context<'_>| {
+            let from = looks.load(Ordering::SeqCst);
+            while looks.load(Ordering::SeqCst) < from + 3 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        }
+    };
+    let theirs = looks.clone();
+    let connect = move || Fake { start: None, looks: theirs.clone(), n: 0, gpus: 0, lost: 0 };
+    let mut engine = Engine::new("trainer");
+    engine.on(Event::EpochCompleted, three_times(&looks)).unwrap();
+    engine.add(MachineMonitor::with_probe(options(), run.path(), connect).unwrap()).unwrap();
+    engine.on(Event::Started | Event::ForwardCompleted | Event::EpochCompleted, three_times(&looks)).unwrap();
+    engine.run(&mut Trainer::new(1), 2).unwrap();
     let rows = table(&run.path().join("machine.csv"));
-    let place = rows[0].iter().position(|name| name == "phase").unwrap();
-    let phases: Vec<&str> = rows[1..].iter().map(|row| &*row[place]).collect();
-    assert!(phases.iter().all(|phase| ["start", "training", "validation", "checkpoint"].contains(phase)), "{phases:?}");
+    let place = rows[0].iter().position(|name| name == "epoch").unwrap();
+    let mut phases: Vec<String> = rows[1..].iter().map(|row| row[place..place + 2].join(" ")).collect();
+    phases.dedup();
+    let of_epoch = |epoch: u32| ["training", "validation", "checkpoint"].map(|phase| format!("{epoch} {phase}"));
+    let wanted = [&["0 start".to_owned()][..], &of_epoch(1), &of_epoch(2)].concat();
+    assert_eq!(phases, wanted);
 }

@@ -60,8 +60,8 @@ pub trait Gpu: Send {
     fn read(&mut self) -> Result<GpuReading, String>;
 }
 
-/// Collects what sensors answer. A GPU is lost where none does: drivers differ in what they say of a
-/// sensor that is not there.
+/// Collects what sensors answer. A GPU is lost where none does: drivers differ in what they say of
+/// a sensor that is not there.
 #[derive(Debug)]
 pub(crate) struct Answers<E> {
     any: bool,

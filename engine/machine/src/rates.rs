@@ -41,8 +41,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// For readings that are so far apart. One that follows sooner (the last one of all) is compared
-    /// with the one before the last.
+    /// For readings that are so far apart. One that follows sooner (the last one of all) is
+    /// compared with the one before the last.
     pub fn new(every: Duration) -> Self {
         Self { shortest: every / 2, before: None, last: None, failed: Vec::new() }
     }

@@ -1,5 +1,5 @@
-//! The vendors' libraries are `stub_nvml.c` and `stub_smi.c`, which answer as the headers of NVML and
-//! ROCm SMI say.
+//! The vendors' libraries are `stub_nvml.c` and `stub_smi.c`, which answer as the headers of NVML
+//! and ROCm SMI say.
 
 // Libraries that a C compiler builds.
 #![cfg(unix)]

@@ -1,5 +1,5 @@
-// NVML with two cards: card 0 has all sensors, card 1 has no power sensor and falls off the bus after
-// three looks.
+// NVML with two cards: card 0 has all sensors, card 1 has no power sensor and falls off the bus
+// after three looks.
 #include <stdio.h>
 #include <string.h>
 

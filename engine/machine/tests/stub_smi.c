@@ -1,5 +1,5 @@
-// ROCm SMI with two cards. Compiled with -DNEWER it has the structures of ROCm 6, otherwise those of
-// ROCm 5; with -DFAILS it finds no driver; with -DLOST card 1 stops answering after three looks.
+// ROCm SMI with two cards. Compiled with -DNEWER it has the structures of ROCm 6, otherwise those
+// of ROCm 5; with -DFAILS it finds no driver; with -DLOST card 1 stops answering after three looks.
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>

@@ -45,27 +45,29 @@ impl Default for MachineMonitorOptions {
     }
 }
 
-/// The summary and the picture of a run that goes on are not older than this, at the end of an epoch.
+/// The summary and the picture of a run that goes on are not older than this, at the end of an
+/// epoch.
 const STALE: Duration = Duration::from_secs(300);
 
 /// Samples the processor time, memory and disk use of the process, the free memory and the power of
 /// the machine, and every GPU, from a thread of its own, from `Started` to the end of the run. Each
-/// sample is a row of `machine.csv`. `machine.json` has means, peaks and energy, also by epoch and by
-/// phase of the run; `machine.png` shows the curves over the phases.
+/// sample is a row of `machine.csv`. `machine.json` has means, peaks and energy, also by epoch and
+/// by phase of the run; `machine.png` shows the curves over the phases.
 ///
 /// The first process of a run on several ranks samples its own machine. A resumed run continues the
-/// same files: rows are added, and the time continues. Add it after the handlers that validate: what
-/// they do at the end of an epoch is then the phase `validation`.
+/// same files: rows are added, and the time continues. Add it after the handlers that validate:
+/// what they do at the end of an epoch is then the phase `validation`.
 ///
 /// ```
 /// # use hearth_handlers::{MachineMonitor, MachineMonitorOptions};
 /// # use hearth_plugin::testkit::Rehearsal;
 /// # let folder = tempfile::tempdir()?;
 /// let options = MachineMonitorOptions::default().every_seconds(0.5);
-/// Rehearsal::new(MachineMonitor::new(options, folder.path())?).epochs(2, 3)?;
-/// let table = std::fs::read_to_string(folder.path().join("machine.csv"))?;
+/// Rehearsal::new(MachineMonitor::new(options, folder.path())?).epochs(2, 3)?; let table =
+/// std::fs::read_to_string(folder.path().join("machine.csv"))?;
 /// assert!(table.starts_with("part,time_s,unix_time_s,epoch,phase,process_cpu_percent_of_core,"));
-/// assert!(folder.path().join("machine.json").exists() && folder.path().join("machine.png").exists());
+/// assert!(folder.path().join("machine.json").exists() &&
+/// folder.path().join("machine.png").exists());
 /// # Ok::<(), hearth_engine::HandlerError>(())
 /// ```
 pub struct MachineMonitor {
@@ -119,8 +121,8 @@ impl MachineMonitor {
     /// A monitor with these options, its files in the run's folder.
     ///
     /// # Errors
-    /// When the time between two rows is less than 10 ms or more than a day, or the file's name does
-    /// not end in `.csv`.
+    /// When the time between two rows is less than 10 ms or more than a day, or the file's name
+    /// does not end in `.csv`.
     pub fn new(options: MachineMonitorOptions, run: &Path) -> Result<Self, Fault> {
         Self::with_probe(options, run, Machine::open)
     }

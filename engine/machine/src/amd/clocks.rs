@@ -9,9 +9,9 @@ pub(super) type Words = [u64; ROOM];
 /// The present frequency in Hz, `None` where the library marks none as present.
 ///
 /// ROCm 5 has `{u32 count, u32 current, u64 hertz[32]}`, ROCm 6 and 7 have `{bool sleep, u32 count,
-/// u32 current, u64 hertz[33]}`. The first reading is tried first: a newer structure never passes it,
-/// because `count` is then the flag (0 or 1) and `current` the count, which is at least 1 and so not
-/// below it.
+/// u32 current, u64 hertz[33]}`. The first reading is tried first: a newer structure never passes
+/// it, because `count` is then the flag (0 or 1) and `current` the count, which is at least 1 and
+/// so not below it.
 pub(super) fn present(words: &Words) -> Option<u64> {
     let half = |at: usize| (words[at / 2] >> (32 * (at % 2))) as u32;
     let at = |count: u32, current: u32, first: usize, most: u32| {

@@ -67,8 +67,8 @@ impl Smi {
         let shown = name.to_string_lossy();
         let library = load(name)?;
         let missing = |symbol: &str| format!("{shown} has no function {symbol}: it is no ROCm SMI");
-        // SAFETY: the library has the name of ROCm SMI, or the caller names it as one; the types are
-        // those of `rocm_smi.h`, unchanged since ROCm 4. The library is leaked below, so the
+        // SAFETY: the library has the name of ROCm SMI, or the caller names it as one; the types
+        // are those of `rocm_smi.h`, unchanged since ROCm 4. The library is leaked below, so the
         // addresses stay valid.
         let (init, smi) = unsafe {
             let init: unsafe extern "C" fn(u64) -> Status =
