@@ -246,13 +246,11 @@ fn files_that_cannot_be_written_disable_the_monitor_only() {
     let run = tempfile::tempdir().unwrap();
     fs::write(run.path().join("taken"), "").unwrap();
     fs::create_dir_all(run.path().join("folder.csv")).unwrap();
-    let mut files = vec!["taken/machine.csv", "folder.csv"];
-    if cfg!(target_os = "linux") {
-        // A disk that is full.
-        std::os::unix::fs::symlink("/dev/full", run.path().join("full.csv")).unwrap();
-        files.push("full.csv");
-    }
-    for file in files {
+    // A disk that is full.
+    #[cfg(target_os = "linux")]
+    std::os::unix::fs::symlink("/dev/full", run.path().join("full.csv")).unwrap();
+    let files = ["taken/machine.csv", "folder.csv", "full.csv"];
+    for file in &files[..if cfg!(target_os = "linux") { 3 } else { 2 }] {
         let mut trainer = Trainer::new(2);
         let mut engine = Engine::new("trainer");
         let options = json!({"every_seconds": 0.01, "file": file});
@@ -262,7 +260,7 @@ fn files_that_cannot_be_written_disable_the_monitor_only() {
         let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("handler")).collect();
         let [error] = errors[..] else { panic!("{file}: {text}") };
         assert!(error.contains("`machine_monitor` failed at started and is not called again: "), "{error}");
-        assert!(error.contains(file), "{error}");
+        assert!(error.contains(*file), "{error}");
     }
 }
 
