@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hearth_engine::{Context, Event, Handler, HandlerError, Level, OnError, Ranks, When};
-use nvml_wrapper::Nvml;
+use hearth_machine::{Gpu, GpuReading, nvidia};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -108,11 +108,7 @@ impl GpuMonitor {
         connect: impl FnMut() -> Result<GpuProbe, String> + Send + 'static,
     ) -> Result<Self, Fault> {
         let GpuMonitorOptions { file, every_seconds, .. } = options;
-        if !(0.01..=86_400.0).contains(&every_seconds) {
-            let what = format!("`every_seconds` is {every_seconds}; give 0.01 to 86400");
-            return Err(Fault::at("every_seconds", what));
-        }
-        let every = Duration::from_secs_f64(every_seconds);
+        let every = crate::period::of(every_seconds)?;
         Ok(Self { path: run.join(file), every, connect: Box::new(connect), interrupted: false, running: None })
     }
 
@@ -181,16 +177,14 @@ fn fault(path: &Path, error: &std::io::Error) -> String {
 
 /// A probe of NVIDIA's driver.
 fn nvml_probe(device: u32) -> Result<GpuProbe, String> {
-    let nvml = Nvml::init().map_err(|error| format!("no NVIDIA driver was found ({error})"))?;
-    let name = nvml.device_by_index(device).and_then(|gpu| gpu.name());
-    name.map_err(|error| format!("the NVIDIA driver has no GPU {device} ({error})"))?;
+    let mut gpu = nvidia::gpu(device)?;
+    let total = gpu.about().memory;
     Ok(Box::new(move || {
-        let look = || {
-            let gpu = nvml.device_by_index(device)?;
-            let memory = gpu.memory_info()?;
-            Ok(GpuSample { utilisation: gpu.utilization_rates()?.gpu, used: memory.used, total: memory.total })
-        };
-        look().map_err(|error: nvml_wrapper::error::NvmlError| format!("GPU {device} cannot be read: {error}"))
+        let GpuReading { utilisation, memory, .. } = gpu.read()?;
+        match (utilisation, memory, total) {
+            (Some(percent), Some(used), Some(total)) => Ok(GpuSample { utilisation: percent as u32, used, total }),
+            _ => Err(format!("GPU {device} cannot be read: it does not tell its utilisation and memory")),
+        }
     }))
 }
 

@@ -16,6 +16,7 @@
 //! | [`GpuMonitor`] | `gpu.csv`: a row per second about the GPU |
 //! | [`LayerStatisticsLog`] | weights and gradients of each layer |
 //! | [`LrSchedule`] | sets the learning rate by a [`ScheduleConfig`] |
+//! | [`MachineMonitor`] | `machine.csv`, `.json`, `.png`: processor, memory, disk, GPUs and energy |
 //! | [`MetricLog`] | `metrics.csv` and `log.jsonl` |
 //! | [`Progress`] | a bar with the time left, or a line per epoch |
 //! | [`ReduceLrOnPlateau`] | lowers the learning rate when a metric no longer improves |
@@ -49,8 +50,10 @@ mod event_file;
 mod gpu_monitor;
 mod layer_statistics;
 mod lr_schedule;
+mod machine_monitor;
 mod metric_log;
 mod panel;
+mod period;
 mod plateau;
 mod profiler;
 mod progress;
@@ -62,11 +65,15 @@ mod text_file;
 mod timing;
 mod validation;
 
+/// What [`MachineMonitor`] samples, for those who sample it themselves.
+pub use hearth_machine as machine;
+
 pub use checkpoints::{Checkpoints, CheckpointsOptions};
 pub use early_stop::{EarlyStop, EarlyStopOptions};
 pub use gpu_monitor::{GpuMonitor, GpuMonitorOptions, GpuProbe, GpuSample};
 pub use layer_statistics::{LayerStatisticsLog, LayerStatisticsOptions};
 pub use lr_schedule::{LrSchedule, LrScheduleOptions, StepBy};
+pub use machine_monitor::{MachineMonitor, MachineMonitorOptions};
 pub use metric_log::{MetricLog, MetricLogOptions};
 pub use plateau::{PlateauOptions, ReduceLrOnPlateau, ThresholdMode};
 pub use profiler::{Profiler, ProfilerOptions, Profiles, Unit};

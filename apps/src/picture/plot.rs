@@ -1,9 +1,8 @@
 //! A curve over an axis, as a picture.
 
-use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, TEXT};
-use hearth_pictures::{Canvas, Rgb, text};
+use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, GRID, TEXT};
+use hearth_pictures::{Canvas, Rgb, axis, text};
 
-const GRID: Rgb = [52, 52, 60];
 const POINT: Rgb = [90, 100, 130];
 const MARK: Rgb = [255, 80, 80];
 
@@ -74,11 +73,7 @@ impl Scale {
         let range = self.high - self.low;
         let step = match self.axis {
             Axis::Log => (range / 8.0).ceil().max(1.0),
-            Axis::Linear => {
-                let rough = range / 6.0;
-                let decade = 10_f64.powf(rough.log10().floor());
-                [1.0, 2.0, 5.0, 10.0].map(|part| part * decade).into_iter().find(|step| *step >= rough).unwrap_or(rough)
-            }
+            Axis::Linear => axis::step(range, 6.0),
         };
         let first = (self.low / step).ceil() as i64;
         let all = (first..).map(|i| i as f64 * step).take_while(|tick| *tick <= self.high + 1e-9 * range);
@@ -87,11 +82,10 @@ impl Scale {
 }
 
 fn number(value: f64, axis: Axis) -> String {
-    if axis == Axis::Log || (value != 0.0 && value.abs() < 1e-3) || value.abs() >= 1e5 {
-        return format!("{value:.0e}");
+    match axis {
+        Axis::Log => format!("{value:.0e}"),
+        Axis::Linear => axis::number(value),
     }
-    let text = format!("{value:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl Plot<'_> {
@@ -128,7 +122,7 @@ impl Plot<'_> {
         }
         for pair in self.curve.windows(2) {
             let ends = [pair[0], pair[1]].map(|(x, y)| (across.place(x), down.place(y)));
-            line(&mut canvas, ends[0], ends[1], CURVE);
+            canvas.line(ends[0], ends[1], CURVE);
         }
         if let Some(((x, y), words)) = &self.mark {
             let (x, y) = (across.place(*x) as usize, down.place(*y) as usize);
@@ -138,18 +132,6 @@ impl Plot<'_> {
             canvas.text(left, y.saturating_sub(26).max(TOP), text::BODY, MARK, words);
         }
         canvas
-    }
-}
-
-/// A line two pixels thick.
-fn line(canvas: &mut Canvas, (x0, y0): (f64, f64), (x1, y1): (f64, f64), colour: Rgb) {
-    if ![x0, y0, x1, y1].iter().all(|place| place.is_finite() && *place >= 0.0) {
-        return;
-    }
-    let steps = (x1 - x0).abs().max((y1 - y0).abs()).ceil().clamp(1.0, 4096.0);
-    for i in 0..=steps as usize {
-        let part = i as f64 / steps;
-        canvas.fill((x0 + (x1 - x0) * part) as usize, (y0 + (y1 - y0) * part) as usize, 2, 2, colour);
     }
 }
 

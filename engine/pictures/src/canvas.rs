@@ -58,6 +58,19 @@ impl Canvas {
         }
     }
 
+    /// A line from one place to another, two pixels thick. One with an end that is not finite, or
+    /// left of or above the picture, is not drawn.
+    pub fn line(&mut self, (x0, y0): (f64, f64), (x1, y1): (f64, f64), colour: Rgb) {
+        if ![x0, y0, x1, y1].iter().all(|place| place.is_finite() && *place >= 0.0) {
+            return;
+        }
+        let steps = (x1 - x0).abs().max((y1 - y0).abs()).ceil().clamp(1.0, 4096.0);
+        for i in 0..=steps as usize {
+            let part = i as f64 / steps;
+            self.fill((x0 + (x1 - x0) * part) as usize, (y0 + (y1 - y0) * part) as usize, 2, 2, colour);
+        }
+    }
+
     /// Writes a line of text whose em has `size` pixels, the top of the line at `y`; returns where
     /// the next letter would start.
     pub fn text(&mut self, x: usize, y: usize, size: f32, colour: Rgb, text: &str) -> usize {
@@ -118,6 +131,18 @@ mod tests {
         reader.next_frame(&mut bytes).unwrap();
         assert_eq!(bytes, [1, 2, 3, 5, 5, 5, 5, 5, 5, 1, 2, 3, 1, 2, 3, 9, 8, 7]);
         assert!(Canvas::new(0, 4, [0; 3]).png().is_err());
+    }
+
+    #[test]
+    fn a_line_joins_its_ends() {
+        let mut canvas = Canvas::new(20, 20, [0; 3]);
+        canvas.line((2.0, 3.0), (17.0, 8.0), [255; 3]);
+        assert!((2..=17).all(|x| (0..20).any(|y| canvas.get(x, y) == [255; 3])));
+        assert_eq!((canvas.get(2, 3), canvas.get(17, 8)), ([255; 3], [255; 3]));
+        for end in [f64::NAN, f64::INFINITY, -1.0] {
+            canvas.line((0.0, 19.0), (end, 19.0), [9; 3]);
+        }
+        assert_eq!(canvas.count([9; 3]), 0);
     }
 
     #[test]

@@ -8,6 +8,8 @@ pub const BACKGROUND: Rgb = [18, 18, 22];
 pub const TEXT: Rgb = [235, 235, 235];
 /// Numbers and remarks.
 pub const FAINT: Rgb = [165, 165, 170];
+/// Lines behind curves.
+pub const GRID: Rgb = [52, 52, 60];
 /// Curves and bars.
 pub const CURVE: Rgb = [80, 160, 255];
 /// Under lines and letters, so that they can be read on bright tissue.

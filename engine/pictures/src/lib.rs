@@ -11,6 +11,7 @@
 //! # Ok::<(), png::EncodingError>(())
 //! ```
 
+pub mod axis;
 mod canvas;
 pub mod colours;
 pub mod text;

@@ -1,0 +1,41 @@
+//! What a process does to its machine: processor, memory, disk, GPUs and power. A [`Machine`] is
+//! read at once; a [`Sampler`] reads it every so often from a thread of its own.
+//!
+//! ```
+//! use std::time::Duration;
+//! use hearth_machine::Sampler;
+//!
+//! let sampler = Sampler::start(Duration::from_millis(100))?;
+//! let sum: u64 = (0..1_000_000).sum();
+//! // One sample at the start, one at the end, and those between.
+//! let samples = sampler.stop()?;
+//! assert!(sum > 0 && samples.len() >= 2);
+//! assert!(samples.is_sorted_by(|a, b| a.at < b.at), "in order, on a clock that is never set");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Drivers are opened at run time, and what a machine does not have is `None`:
+//!
+//! | what | from |
+//! |---|---|
+//! | processor, memory, bytes read and written | the crate `sysinfo` (on Linux `/proc`) |
+//! | NVIDIA's GPUs | NVML ([`nvidia`]) |
+//! | AMD's GPUs | ROCm SMI ([`amd`]) |
+//! | power of processors | Linux' `/sys/class/powercap` (RAPL), where the process may read it |
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
+
+pub mod amd;
+mod gpu;
+pub mod nvidia;
+mod packages;
+mod probe;
+mod process;
+mod rates;
+mod sampler;
+
+pub use gpu::{Gpu, GpuAbout, GpuReading, Vendor};
+pub use packages::Packages;
+pub use probe::{About, Machine, Probe, Reading};
+pub use process::ProcessReading;
+pub use rates::{Rates, Sample};
+pub use sampler::Sampler;

@@ -1,0 +1,110 @@
+//! This process and the memory of the machine, through the crate `sysinfo`.
+
+use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
+
+/// What this process has used since it started, and uses now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProcessReading {
+    /// Seconds of processor time in all its threads. The system counts in steps of 10 ms.
+    pub cpu_seconds: f64,
+    /// Bytes of it in memory (RSS).
+    pub memory: u64,
+    /// Bytes read from disks: not what came from the system's cache.
+    pub read: u64,
+    /// Bytes written to disks.
+    pub written: u64,
+}
+
+/// Reads them.
+#[derive(Debug)]
+pub(crate) struct Process {
+    system: System,
+    pid: Option<Pid>,
+}
+
+impl Process {
+    pub(crate) fn open() -> Self {
+        Self { system: System::new(), pid: sysinfo::get_current_pid().ok() }
+    }
+
+    pub(crate) fn read(&mut self) -> Option<ProcessReading> {
+        let pid = self.pid?;
+        // Without the list of threads, which costs more than everything else.
+        let kind = ProcessRefreshKind::nothing().with_cpu().with_memory().with_disk_usage().without_tasks();
+        self.system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, kind);
+        let process = self.system.process(pid)?;
+        let disk = process.disk_usage();
+        Some(ProcessReading {
+            cpu_seconds: process.accumulated_cpu_time() as f64 / 1e3,
+            memory: process.memory(),
+            read: disk.total_read_bytes,
+            written: disk.total_written_bytes,
+        })
+    }
+
+    /// Bytes that the machine has, and that are free in it, or in the container where that has a
+    /// lower limit.
+    pub(crate) fn machine_memory(&mut self) -> (u64, u64) {
+        self.system.refresh_memory();
+        let limits = self.system.cgroup_limits();
+        let (total, free) = limits.map_or((u64::MAX, u64::MAX), |limits| (limits.total_memory, limits.free_memory));
+        (self.system.total_memory().min(total), self.system.available_memory().min(free))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers that Linux tells of this process, read here without `sysinfo`.
+    #[cfg(target_os = "linux")]
+    fn told() -> ProcessReading {
+        let text = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).unwrap();
+        let number = |text: &str, key: &str| -> u64 {
+            let line = text.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("no {key}"));
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        let (stat, io) = (text("stat"), text("io"));
+        // After the name, which may contain spaces, the 12th and 13th field are ticks of 10 ms.
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let ticks: f64 = fields[11..13].iter().map(|field| field.parse::<f64>().unwrap()).sum();
+        ProcessReading {
+            cpu_seconds: ticks / 100.0,
+            memory: number(&text("status"), "VmRSS:") * 1024,
+            read: number(&io, "read_bytes:"),
+            written: number(&io, "write_bytes:"),
+        }
+    }
+
+    /// Counters only grow: what is read lies between what the system told before and after.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn counters_are_those_of_the_system() {
+        let mut process = Process::open();
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..4 {
+            std::fs::write(folder.path().join("file"), vec![1; 1 << 20]).unwrap();
+            let sum: u64 = (0..10_000_000 * round).fold(0, |a, b| std::hint::black_box(a ^ b));
+            let (before, read, after) = (told(), process.read().unwrap(), told());
+            let between = |part: fn(&ProcessReading) -> f64| {
+                let [low, value, high] = [&before, &read, &after].map(part);
+                assert!(low <= value && value <= high, "{before:?} {read:?} {after:?} {sum}");
+            };
+            between(|reading| reading.cpu_seconds);
+            between(|reading| reading.read as f64);
+            between(|reading| reading.written as f64);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_touched_is_counted() {
+        const SIZE: usize = 256 << 20;
+        let mut process = Process::open();
+        let block = vec![1_u8; SIZE];
+        let memory = process.read().unwrap().memory;
+        let (total, free) = process.machine_memory();
+        assert!(block.iter().step_by(4096).all(|byte| *byte == 1));
+        assert!(memory >= SIZE as u64 && memory < total, "{memory} of {total}");
+        assert!(free > 0 && free < total, "{free} of {total}");
+    }
+}
