@@ -68,7 +68,8 @@ pub fn keys(recipes: &[&str]) -> Vec<Difference> {
     let of = |entries: &Vec<(String, String)>, key: &String| {
         entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone())
     };
-    let row = |key: &String| Difference { key: key.clone(), values: flat.iter().map(|entries| of(entries, key)).collect() };
+    let row =
+        |key: &String| Difference { key: key.clone(), values: flat.iter().map(|entries| of(entries, key)).collect() };
     known.into_iter().map(row).filter(|row| row.values.windows(2).any(|pair| pair[0] != pair[1])).collect()
 }
 
@@ -92,7 +93,10 @@ mod tests {
     #[test]
     fn changed_lines_are_marked_and_escaped() {
         let found = lines("a = 1\nb = 2\n", "a = 1\nb = \"<3\"\n").expect("a change").into_string();
-        assert!(found.contains("<del>- b = 2\n</del>") && found.contains("<ins>+ b = &quot;&lt;3&quot;\n</ins>"), "{found}");
+        assert!(
+            found.contains("<del>- b = 2\n</del>") && found.contains("<ins>+ b = &quot;&lt;3&quot;\n</ins>"),
+            "{found}"
+        );
         assert!(lines("a\n", "a\n").is_none());
         assert_eq!((changed_lines("a\nb\n", "a\nc\n"), changed_lines("a\n", "a\n")), (2, 0));
     }

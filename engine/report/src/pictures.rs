@@ -124,7 +124,8 @@ fn decoded(png: &[u8]) -> Result<DynamicImage, String> {
 /// The largest of some sizes that fits.
 fn scaled(image: &DynamicImage, share: usize) -> Result<([u32; 2], String), String> {
     for width in WIDTHS {
-        let small = if image.width() > width { image.resize(width, u32::MAX, FilterType::Triangle) } else { image.clone() };
+        let small =
+            if image.width() > width { image.resize(width, u32::MAX, FilterType::Triangle) } else { image.clone() };
         let mut bytes = Vec::new();
         let encoded = JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode_image(&small.to_rgb8());
         encoded.map_err(|error| format!("it cannot be scaled down ({error})"))?;

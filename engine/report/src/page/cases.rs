@@ -145,7 +145,9 @@ fn remarks(cases: &Cases) -> Markup {
                 format!("{name}: {count} of {all} cases have no value for {class} and are excluded from its mean.")
             });
             let diagonal = diagonal.filter(|count| *count > 0).map(|count| {
-                format!("{name}: {count} of {all} cases miss {class} or find it where it is not, and count the diagonal.")
+                format!(
+                    "{name}: {count} of {all} cases miss {class} or find it where it is not, and count the diagonal."
+                )
             });
             [left, diagonal]
         });

@@ -55,7 +55,8 @@ pub fn runs(view: &View<'_>) -> Option<Markup> {
 
 fn table(view: &View<'_>) -> Markup {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
-    let heads = ["outcome", "best value", "in epoch", "epochs", "time", "device", "precision", "seed", "ranks", "cases"];
+    let heads =
+        ["outcome", "best value", "in epoch", "epochs", "time", "device", "precision", "seed", "ranks", "cases"];
     html! {
         div.scroll tabindex="0" role="group" aria-label="Comparison of the runs" {
             table.sortable {

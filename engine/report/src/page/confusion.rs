@@ -13,7 +13,8 @@ pub fn show(view: &View<'_>) -> Option<Markup> {
 
 fn matrix(run: &str, confusion: &Confusion) -> Markup {
     let Confusion { labels, counts, unknown } = confusion;
-    let (all, right): (u64, u64) = (counts.iter().flatten().sum(), (0..labels.len()).map(|class| counts[class][class]).sum());
+    let (all, right): (u64, u64) =
+        (counts.iter().flatten().sum(), (0..labels.len()).map(|class| counts[class][class]).sum());
     let share = |count: u64, row: &[u64]| match row.iter().sum::<u64>() {
         0 => 0.0,
         sum => count as f64 / sum as f64 * 100.0,

@@ -34,7 +34,9 @@ pub fn show(view: &View<'_>) -> Option<Markup> {
     let more = charts.split_off(charts.len().min(SHOWN));
     let mut last = vec![rates(view), seconds(view)];
     charts.append(&mut last);
-    let used = |charts: &[Option<LineChart>]| charts.iter().flatten().flat_map(|chart| chart.marks.iter().map(|m| m.glyph)).collect::<Vec<_>>();
+    let used = |charts: &[Option<LineChart>]| {
+        charts.iter().flatten().flat_map(|chart| chart.marks.iter().map(|m| m.glyph)).collect::<Vec<_>>()
+    };
     let glyphs = used(&charts);
     Some(html! {
         @if view.several() { (legend(view)) }
@@ -112,7 +114,11 @@ fn losses(view: &View<'_>) -> Option<LineChart> {
         let name = if view.several() { run.name.clone() } else { "mean of the epoch".into() };
         series.push(Series { name, run: place, points, faint: false });
     }
-    let title = if view.several() { "Training loss, mean of each epoch" } else { "Training loss: steps and mean of each epoch" };
+    let title = if view.several() {
+        "Training loss, mean of each epoch"
+    } else {
+        "Training loss: steps and mean of each epoch"
+    };
     chart(view, "loss", title, series, None)
 }
 
@@ -225,7 +231,9 @@ fn numbers(run: &Run, metrics: &[&str]) -> Markup {
         metrics.iter().filter(|metric| run.epochs.iter().any(|epoch| epoch.metric(metric).is_some())).collect();
     let every = run.epochs.len().div_ceil(ROWS);
     let best = run.best().map(|(_, epoch)| epoch);
-    let shown = |(place, epoch): &(usize, &Epoch)| place % every == 0 || best == Some(epoch.epoch) || place + 1 == run.epochs.len();
+    let shown = |(place, epoch): &(usize, &Epoch)| {
+        place % every == 0 || best == Some(epoch.epoch) || place + 1 == run.epochs.len()
+    };
     html! {
         div.scroll tabindex="0" role="group" aria-label="Numbers by epoch" {
             table.sortable {

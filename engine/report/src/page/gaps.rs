@@ -8,7 +8,9 @@ use super::{View, name};
 pub fn show(view: &View<'_>) -> Option<Markup> {
     let failures: Vec<(usize, String)> = view
         .each()
-        .flat_map(|(place, run)| run.summary.iter().flat_map(move |summary| summary.handlers.iter().map(move |h| (place, h))))
+        .flat_map(|(place, run)| {
+            run.summary.iter().flat_map(move |summary| summary.handlers.iter().map(move |h| (place, h)))
+        })
         .filter_map(|(place, handler)| {
             let (errors, first, disabled) = handler.failure.as_ref()?;
             let times = if *errors == 1 { "once".to_owned() } else { format!("{errors} times") };

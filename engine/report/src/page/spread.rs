@@ -43,7 +43,10 @@ fn by_class(cases: &Cases) -> Vec<Strip> {
         });
         let mut rows: Vec<StripRow> = each.collect();
         if rows.len() != 1 {
-            rows.insert(0, row("mean of the case".into(), 0, &cases.rows, |row| row.values.get(index).copied().flatten()));
+            rows.insert(
+                0,
+                row("mean of the case".into(), 0, &cases.rows, |row| row.values.get(index).copied().flatten()),
+            );
         }
         of_metric(&metric.name, rows)
     };

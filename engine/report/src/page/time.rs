@@ -58,7 +58,8 @@ fn times(run: &Run, summary: &Summary) -> Option<Markup> {
 fn parts(run: &Run, summary: &Summary) -> Vec<Bar> {
     let Some(total) = summary.seconds.filter(|total| *total > 0.0) else { return Vec::new() };
     let of_trainer = summary.handlers.iter().filter(|handler| handler.engine != "validation");
-    let handled = |name: &str| of_trainer.clone().filter(|handler| handler.name == name).map(|handler| handler.seconds).sum();
+    let handled =
+        |name: &str| of_trainer.clone().filter(|handler| handler.name == name).map(|handler| handler.seconds).sum();
     let (validation, checkpoints): (f64, f64) = (handled("validation"), handled("checkpoint"));
     let others = of_trainer.clone().map(|handler| handler.seconds).sum::<f64>() - validation - checkpoints;
     let epochs: f64 = run.epochs.iter().filter_map(|epoch| epoch.seconds).sum();
@@ -89,7 +90,8 @@ fn parts(run: &Run, summary: &Summary) -> Vec<Bar> {
 /// How long each rank waited for the others. The one that waits least is the slowest.
 fn waits(ranks: &[Vec<(String, f64)>]) -> Markup {
     let total = |phases: &[(String, f64)]| phases.iter().map(|(_, seconds)| *seconds).sum::<f64>();
-    let longest = |phases: &[(String, f64)]| phases.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name.clone());
+    let longest =
+        |phases: &[(String, f64)]| phases.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name.clone());
     let rows: Vec<Bar> = ranks
         .iter()
         .enumerate()

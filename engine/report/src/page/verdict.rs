@@ -39,7 +39,9 @@ pub fn outcome(run: &Run) -> Outcome {
         Some(_) => of("ended", "warn", "■", format!("It ended{after}{because}.")),
         None if run.error.is_some() => of("failed", "bad", "✗", format!("It failed{after}{because}.")),
         None if run.locked => of("unfinished", "warn", "…", format!("It is still running, or was killed{after}.")),
-        None => of("unfinished", "warn", "…", format!("There is no summary: it was killed, or is still running{after}.")),
+        None => {
+            of("unfinished", "warn", "…", format!("There is no summary: it was killed, or is still running{after}."))
+        }
     }
 }
 

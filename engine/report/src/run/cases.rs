@@ -123,7 +123,8 @@ fn metric(name: &str, one: &Value) -> CaseMetric {
     let classes: Vec<(String, Option<f64>)> = per_class.map(|(name, value)| (name.clone(), number(value))).collect();
     let counts = |of: &Value| {
         let counts = numbers(of);
-        let count = |name: &String| counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count as u64);
+        let count =
+            |name: &String| counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count as u64);
         classes.iter().map(|(name, _)| count(name)).collect()
     };
     CaseMetric {

@@ -48,10 +48,8 @@ impl Confusion {
             let number = || word.parse::<f64>().ok().filter(|n| n.fract() == 0.0 && *n >= 0.0).map(|n| n as usize);
             labels.iter().position(|label| label == word).or_else(number).filter(|class| *class < labels.len())
         };
-        let known: HashMap<String, usize> = truth_rows
-            .iter()
-            .filter_map(|row| Some((stem(row.get(0)?), class_of(row.get(place)?.trim())?)))
-            .collect();
+        let known: HashMap<String, usize> =
+            truth_rows.iter().filter_map(|row| Some((stem(row.get(0)?), class_of(row.get(place)?.trim())?))).collect();
         let mut counts = vec![vec![0; labels.len()]; labels.len()];
         let mut unknown = 0;
         for row in &rows {
@@ -97,7 +95,8 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("scores.csv"), "image,class,cat,dog\na,cat,0.9,0.1\nb,cat,0.6,0.4\nc,dog,0,1\nx,dog,0,1\n")
             .expect("scores");
-        std::fs::write(at("truth.csv"), "image,label\nimages/a.png,cat\nimages/b.png,1\nc.nii.gz,dog\n").expect("truth");
+        std::fs::write(at("truth.csv"), "image,label\nimages/a.png,cat\nimages/b.png,1\nc.nii.gz,dog\n")
+            .expect("truth");
         let found = Confusion::compare(&at("scores.csv"), &at("truth.csv"), "label").expect("counted");
         assert_eq!(found.counts, [[1, 0], [1, 1]]);
         assert_eq!(found.unknown, 1);

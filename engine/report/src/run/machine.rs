@@ -60,7 +60,8 @@ impl Machine {
         let mut columns: Vec<Column> =
             head.iter().map(|name| Column { name: name.to_owned(), points: Vec::new() }).collect();
         // A last row that was cut off has fewer cells.
-        for (row, cells) in reader.records().map_while(Result::ok).filter(|cells| cells.len() == head.len()).enumerate() {
+        for (row, cells) in reader.records().map_while(Result::ok).filter(|cells| cells.len() == head.len()).enumerate()
+        {
             let at = cells.get(axis).and_then(|cell| cell.parse().ok()).unwrap_or(row as f64);
             for (column, cell) in columns.iter_mut().zip(&cells) {
                 column.points.extend(cell.parse::<f64>().ok().filter(|v| v.is_finite()).map(|value| (at, value)));

@@ -48,7 +48,8 @@ pub struct Strip {
 impl Strip {
     /// The drawing.
     pub fn draw(&self) -> Markup {
-        let finite = |row: &StripRow| row.dots.iter().map(|dot| dot.value).filter(|v| v.is_finite()).collect::<Vec<_>>();
+        let finite =
+            |row: &StripRow| row.dots.iter().map(|dot| dot.value).filter(|v| v.is_finite()).collect::<Vec<_>>();
         let values: Vec<f64> = self.rows.iter().flat_map(finite).collect();
         let axis = Axis::around(values.iter().copied(), 5, true);
         let px = |value: f64| LEFT + 6.0 + axis.place(value) * (WIDTH - LEFT - RIGHT - 6.0);
