@@ -48,6 +48,9 @@ pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return NONE.to_owned();
     }
+    if seconds > 0.0 && seconds < 1e-3 {
+        return "< 1 ms".to_owned();
+    }
     if seconds < 1.0 {
         return format!("{:.0} ms", seconds * 1e3);
     }

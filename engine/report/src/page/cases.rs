@@ -13,9 +13,14 @@ const ROWS: usize = 400;
 /// The tables; `None` where no run has measured cases.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     let each = view.per_run(|place, run| run.cases.as_ref().map(|cases| table(view, place, run, cases)))?;
+    let together = side_by_side(view).or_else(|| pooled(view));
     Some(html! {
-        @if let Some(together) = side_by_side(view) { (together) }
-        (each)
+        @if let Some(together) = together {
+            (together)
+            details { summary { "All metrics and classes, run by run" } (each) }
+        } @else {
+            (each)
+        }
     })
 }
 
@@ -157,15 +162,59 @@ fn remarks(cases: &Cases) -> Markup {
     html! { @if !remarks.is_empty() { ul.aside { @for remark in remarks { li { (remark) } } } } }
 }
 
-/// The key metric of the cases that several runs measured; `None` where they have none in common.
-fn side_by_side(view: &View<'_>) -> Option<Markup> {
+/// The runs with cases, and the key metric, if it is that of all.
+fn measured_alike<'a>(view: &'a View<'_>) -> Option<(&'a CaseMetric, Vec<(usize, &'a Run, &'a Cases)>)> {
     let measured: Vec<(usize, &Run, &Cases)> =
         view.each().filter_map(|(place, run)| Some((place, run, run.cases.as_ref()?))).collect();
     let key = measured.first()?.2.key()?;
-    let same = |cases: &Cases| cases.key().is_some_and(|other| other.name == key.name);
-    if measured.len() < 2 || !measured.iter().all(|(_, _, cases)| same(cases)) {
-        return None;
-    }
+    let same = measured.iter().all(|(_, _, cases)| cases.key().is_some_and(|other| other.name == key.name));
+    (same && measured.len() > 1).then_some((key, measured))
+}
+
+/// The cases of runs that measured different ones, as the folds of a cross-validation do.
+fn pooled(view: &View<'_>) -> Option<Markup> {
+    let (key, measured) = measured_alike(view)?;
+    let of = |(place, run, cases): &(usize, &'_ Run, &'_ Cases)| {
+        let (place, run) = (*place, run.name.clone());
+        cases.rows.iter().map(move |row| (row.case.clone(), place, run.clone(), row.key())).collect::<Vec<_>>()
+    };
+    let mut rows: Vec<(String, usize, String, Option<f64>)> = measured.iter().flat_map(of).collect();
+    let sign = if key.higher_is_better { 1.0 } else { -1.0 };
+    let rank = |value: Option<f64>| value.map_or(f64::INFINITY, |value| sign * value);
+    rows.sort_by(|a, b| rank(a.3).total_cmp(&rank(b.3)));
+    let all = rows.len();
+    rows.truncate(ROWS);
+    Some(html! {
+        div.scroll.tall tabindex="0" role="group" aria-label="Cases of all runs" {
+            table.sortable.cases {
+                caption {
+                    (counted(all, "case")) " of " (counted(measured.len(), "run")) ", the worst " (words(&key.name)) " first"
+                    @if rows.len() < all { "; the " (rows.len()) " worst are shown" }
+                }
+                thead {
+                    tr {
+                        th scope="col" data-col="0" { "case" }
+                        th.num scope="col" data-col="1" { (words(&key.name)) }
+                        th scope="col" data-col="2" { "run" }
+                    }
+                }
+                tbody {
+                    @for (case, place, run, value) in &rows {
+                        tr {
+                            th scope="row" { (case) }
+                            (with_bar(*value))
+                            td data-v=(run) { (name(*place, &view.runs[*place])) }
+                        }
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// The key metric of the cases that several runs measured; `None` where they have none in common.
+fn side_by_side(view: &View<'_>) -> Option<Markup> {
+    let (key, measured) = measured_alike(view)?;
     let value = |cases: &Cases, case: &str| cases.rows.iter().find(|row| row.case == case).and_then(CaseRow::key);
     let (_, _, first) = measured.first()?;
     let common = |row: &&&CaseRow| measured.iter().all(|(_, _, cases)| cases.rows.iter().any(|r| r.case == row.case));

@@ -30,7 +30,7 @@ pub fn show(view: &View<'_>) -> Option<Markup> {
     let key = view.runs.iter().find_map(Run::key_metric).unwrap_or_default();
     metrics.sort_by_key(|metric| (*metric != key, !metric.contains("loss")));
     let mut charts = vec![losses(view)];
-    charts.extend(metrics.iter().map(|metric| of_metric(view, metric, *metric == key)));
+    charts.extend(metrics.iter().enumerate().map(|(place, metric)| of_metric(view, place, metric, *metric == key)));
     let more = charts.split_off(charts.len().min(SHOWN));
     let mut last = vec![rates(view), seconds(view)];
     charts.append(&mut last);
@@ -45,9 +45,10 @@ pub fn show(view: &View<'_>) -> Option<Markup> {
         @if more.iter().any(Option::is_some) {
             details { summary { "Further metrics" } div.charts { @for chart in more.iter().flatten() { (figure_of(chart)) } } }
         }
-        @for (place, run) in view.each().filter(|(_, run)| !run.epochs.is_empty()) {
-            details {
-                summary { "Numbers by epoch" @if view.several() { ": " (name(place, run)) } }
+        details {
+            summary { "Numbers by epoch" }
+            @for (place, run) in view.each().filter(|(_, run)| !run.epochs.is_empty()) {
+                @if view.several() { h3 { (name(place, run)) } }
                 (numbers(run, &metrics))
             }
         }
@@ -80,7 +81,7 @@ fn events(glyphs: &[Glyph], several: bool) -> Markup {
     let known = [
         (Glyph::Star, "best value of the key metric"),
         (Glyph::Diamond, "checkpoint that was kept"),
-        (Glyph::Bars, "interruption"),
+        (Glyph::Bars, "interruption, or start of another process"),
         (Glyph::Arrow, "change of the learning rate"),
         (Glyph::Cross, "end before the last epoch"),
     ];
@@ -122,10 +123,10 @@ fn losses(view: &View<'_>) -> Option<LineChart> {
     chart(view, "loss", title, series, None)
 }
 
-fn of_metric(view: &View<'_>, metric: &str, is_key: bool) -> Option<LineChart> {
+fn of_metric(view: &View<'_>, place: usize, metric: &str, is_key: bool) -> Option<LineChart> {
     let points = |epoch: &Epoch| Some((epoch.epoch as f64, epoch.metric(metric)?));
     let title = format!("{}{}", capital(&words(metric)), if is_key { ", the key metric" } else { "" });
-    chart(view, &format!("metric-{}", slug(metric)), &title, by_epoch(view, metric, points), is_key.then_some(metric))
+    chart(view, &format!("{place}-{}", slug(metric)), &title, by_epoch(view, metric, points), is_key.then_some(metric))
 }
 
 fn rates(view: &View<'_>) -> Option<LineChart> {
@@ -190,6 +191,9 @@ fn marks(place: usize, run: &Run, key: Option<&str>) -> Vec<Mark> {
     for (iteration, tags) in kept {
         let text = format!("Checkpoint after step {iteration}: {}", tags.join(", "));
         add(iteration as f64 / length, Glyph::Diamond, text);
+    }
+    for epoch in run.machine.iter().flat_map(|machine| &machine.resumed) {
+        add(*epoch as f64, Glyph::Bars, format!("Resumed in epoch {epoch}"));
     }
     for (epoch, before, after) in rate_changes(&run.epochs) {
         let text = format!("Learning rate {} instead of {} from epoch {epoch}", tick(after), tick(before));

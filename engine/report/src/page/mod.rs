@@ -154,5 +154,7 @@ pub fn whole(view: &View<'_>) -> String {
             }
         }
     };
-    page.into_string()
+    // Neither HTML nor the XML of drawings may have other control characters, which a name may.
+    let odd = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    page.into_string().replace(odd, "\u{fffd}")
 }

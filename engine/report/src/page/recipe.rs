@@ -24,7 +24,7 @@ fn of_run(run: &Run) -> Markup {
             Some((bundled, text)) => {
                 @match diff::lines(text, &run.recipe) {
                     Some(lines) => {
-                        h4 { "Changes in the bundled recipe " code { (bundled) } }
+                        h3 { "Changes in the bundled recipe " code { (bundled) } }
                         p.aside { "Lines with − are those of the bundled recipe, lines with + those of this run; both with every default." }
                         (lines)
                     }
@@ -34,7 +34,7 @@ fn of_run(run: &Run) -> Markup {
             None => {}
         }
         @if let Some(lines) = since {
-            h4 { "Changes since the run was started" }
+            h3 { "Changes since the run was started" }
             (lines)
         }
         details {

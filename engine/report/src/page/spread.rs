@@ -48,7 +48,7 @@ fn by_class(cases: &Cases) -> Vec<Strip> {
                 row("mean of the case".into(), 0, &cases.rows, |row| row.values.get(index).copied().flatten()),
             );
         }
-        of_metric(&metric.name, rows)
+        of_metric(index, &metric.name, rows)
     };
     cases.metrics.iter().take(METRICS).enumerate().map(strip).collect()
 }
@@ -60,17 +60,22 @@ fn by_run(view: &View<'_>) -> Vec<Strip> {
             names.push(&metric.name);
         }
     }
-    let strip = |name: &&str| {
+    let strip = |(place, name): (usize, &&str)| {
         let rows = view.each().filter_map(|(place, run)| {
             let cases = run.cases.as_ref()?;
             let index = cases.metrics.iter().position(|metric| metric.name == **name)?;
             Some(row(run.name.clone(), place, &cases.rows, |row| row.values.get(index).copied().flatten()))
         });
-        of_metric(name, rows.collect())
+        of_metric(place, name, rows.collect())
     };
-    names.iter().take(METRICS).map(strip).collect()
+    names.iter().take(METRICS).enumerate().map(strip).collect()
 }
 
-fn of_metric(name: &str, rows: Vec<StripRow>) -> Strip {
-    Strip { id: format!("strip-{}", slug(name)), title: format!("{} of the cases", words(name)), x: words(name), rows }
+fn of_metric(place: usize, name: &str, rows: Vec<StripRow>) -> Strip {
+    Strip {
+        id: format!("strip-{place}-{}", slug(name)),
+        title: format!("{} of the cases", words(name)),
+        x: words(name),
+        rows,
+    }
 }

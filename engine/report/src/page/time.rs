@@ -7,6 +7,9 @@ use super::table::{Bar, bars};
 use crate::run::{Run, Summary};
 use crate::text::{NONE, duration, words};
 
+/// What takes less, in seconds, is summed up.
+const SHORT: f64 = 0.005;
+
 /// The tables; `None` where no run has times.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     view.per_run(|_, run| run.summary.as_ref().and_then(|summary| times(run, summary)))
@@ -23,34 +26,40 @@ fn times(run: &Run, summary: &Summary) -> Option<Markup> {
         };
         tables.push(bars(&caption, ["part", "time", "share"], &parts));
     }
-    let mut handlers: Vec<_> = summary.handlers.iter().filter(|handler| handler.calls > 0).collect();
-    handlers.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    let of_handler = |handler: &&crate::run::HandlerTime| Bar {
+    let handlers = summary.handlers.iter().filter(|handler| handler.calls > 0);
+    let rows = handlers.map(|handler| Bar {
         name: html! { (words(&handler.name)) span.aside { " of the " (handler.engine) } },
         value: handler.seconds,
         shown: duration(handler.seconds),
         note: handler.calls.to_string(),
-    };
-    if !handlers.is_empty() {
-        let rows: Vec<Bar> = handlers.iter().map(of_handler).collect();
-        tables.push(bars("Handlers", ["handler", "time", "calls"], &rows));
-    }
-    let mut events: Vec<_> = summary.events.iter().filter(|event| event.count != Some(0)).collect();
-    events.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    if !events.is_empty() {
-        let of_event = |event: &&crate::run::EventTime| Bar {
-            name: html! { (words(&event.name)) },
-            value: event.seconds,
-            shown: duration(event.seconds),
-            note: event.count.map_or_else(|| NONE.to_owned(), |count| count.to_string()),
-        };
-        let rows: Vec<Bar> = events.iter().map(of_event).collect();
-        tables.push(bars("Handlers of each event of the trainer", ["event", "time", "times fired"], &rows));
-    }
+    });
+    tables.extend(longest_first("Handlers", ["handler", "time", "calls"], rows.collect()));
+    let events = summary.events.iter().filter(|event| event.count != Some(0));
+    let rows = events.map(|event| Bar {
+        name: html! { (words(&event.name)) },
+        value: event.seconds,
+        shown: duration(event.seconds),
+        note: event.count.map_or_else(|| NONE.to_owned(), |count| count.to_string()),
+    });
+    let caption = "All handlers of each event of the trainer";
+    tables.extend(longest_first(caption, ["event", "time", "times fired"], rows.collect()));
     if summary.waits.len() > 1 {
         tables.push(waits(&summary.waits));
     }
     (!tables.is_empty()).then(|| html! { div.columns { @for table in &tables { (table) } } })
+}
+
+/// A table whose short rows are one; `None` without rows.
+fn longest_first(caption: &str, heads: [&str; 3], mut rows: Vec<Bar>) -> Option<Markup> {
+    rows.sort_by(|a, b| b.value.total_cmp(&a.value));
+    let long = rows.iter().filter(|row| row.value >= SHORT).count().max(3).min(rows.len());
+    let short = rows.split_off(long);
+    if !short.is_empty() {
+        let seconds = short.iter().map(|row| row.value).sum();
+        let name = html! { (short.len()) " others, each below " (duration(SHORT)) };
+        rows.push(Bar { name, value: seconds, shown: duration(seconds), note: String::new() });
+    }
+    (!rows.is_empty()).then(|| bars(caption, heads, &rows))
 }
 
 /// How the whole time divides, as far as files say: handlers of the trainer that take long, the rest
@@ -66,13 +75,16 @@ fn parts(run: &Run, summary: &Summary) -> Vec<Bar> {
     let tuning = summary.tuning_seconds.unwrap_or_default();
     // Of a resumed run the log has epochs of all its parts, the summary only the last one.
     let fits = epochs > 0.0 && epochs <= total;
-    let steps = if fits { epochs } else { 0.0 };
+    // The time of an epoch ends before its own handlers, and has those of its steps.
+    let outside = ["started", "epoch_completed", "completed", "terminate", "interrupt", "exception_raised"];
+    let of_steps = summary.events.iter().filter(|event| !outside.contains(&event.name.as_str()));
+    let steps = if fits { (epochs - of_steps.map(|event| event.seconds).sum::<f64>()).max(0.0) } else { 0.0 };
     let rest = total - steps - validation - checkpoints - others - tuning;
     let mut rows = vec![("validation", validation), ("checkpoints", checkpoints), ("other handlers", others)];
     rows.push(("choosing kernels", tuning));
     if fits {
         rows.push(("training steps and their data", steps));
-        rows.push(("reading data, building the network, the end", rest));
+        rows.push(("caches, building the network, writing at the end", rest));
     } else {
         rows.push(("training steps, their data, and the rest", rest));
     }

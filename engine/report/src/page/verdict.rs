@@ -56,7 +56,7 @@ pub fn show(_: usize, run: &Run) -> Markup {
     let summary = run.summary.clone().unwrap_or_default();
     let epochs = summary.epochs.or_else(|| run.epochs.last().map(|epoch| epoch.epoch));
     let asked = max_epochs(run);
-    let mut rows = vec![("Task", html! { (run.task()) })];
+    let mut rows = vec![("Run", html! { (run.name) }), ("Task", html! { (run.task()) })];
     if let Some(epochs) = epochs {
         rows.push(("Epochs", html! { (epochs) @if let Some(asked) = asked { " of " (asked) } }));
     }

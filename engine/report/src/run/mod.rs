@@ -16,7 +16,7 @@ pub use cases::{CaseMetric, CaseRow, Cases};
 pub use checkpoints::Checkpoint;
 pub use confusion::Confusion;
 pub use curves::{Epoch, Step};
-pub use machine::{Column, Machine};
+pub use machine::{Column, Machine, Phase, energy};
 pub use record::Record;
 pub use summary::{EventTime, HandlerTime, Summary};
 

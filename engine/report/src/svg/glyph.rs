@@ -72,9 +72,10 @@ impl Glyph {
                 (-0.4, 0.0),
             ]),
             Glyph::Circle => {
-                let (d, start) = (at(2.0 * r * 0.9), at(x - r * 0.9));
-                let half = at(r * 0.9);
-                format!("M{start} {}a{half} {half} 0 1 0 {d} 0a{half} {half} 0 1 0 -{d} 0Z", at(y))
+                // Rounded first, so that the two halves meet.
+                let r = (r * 9.0).round() / 10.0;
+                let (half, whole) = (at(r), at(2.0 * r));
+                format!("M{} {}a{half} {half} 0 1 0 {whole} 0a{half} {half} 0 1 0 -{whole} 0Z", at(x - r), at(y))
             }
             Glyph::Square => polygon(&[(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)]),
             Glyph::Triangle => polygon(&[(0.0, -1.1), (1.0, 0.8), (-1.0, 0.8)]),
