@@ -11,7 +11,7 @@ use crate::text::{NONE, counted, duration, figure, words};
 pub fn verdict(view: &View<'_>) -> Markup {
     let key = view.runs.iter().find_map(Run::key_metric);
     let higher = view.runs.iter().find_map(|run| run.summary.as_ref()?.higher_is_better).unwrap_or(true);
-    let same = view.runs.iter().all(|run| run.key_metric() == key);
+    let same = view.runs.iter().filter_map(Run::key_metric).all(|other| Some(other) == key);
     let values = view.each().filter_map(|(place, run)| Some((place, run, run.best()?)));
     let best = values.reduce(|a, b| if (b.2.0 > a.2.0) == higher && b.2.0 != a.2.0 { b } else { a });
     let done = view.runs.iter().filter(|run| outcome(run).word == "completed").count();
@@ -84,7 +84,8 @@ fn table(view: &View<'_>) -> Markup {
                                 (or_none(epochs.map(|epochs| epochs.to_string())))
                                 @if let Some(asked) = max_epochs(run) { " of " (asked) }
                             }
-                            td.num data-v=[summary.seconds] { (or_none(summary.seconds.map(duration))) }
+                            td.num data-v=[summary.seconds] { (or_none(summary.seconds.map(duration)))
+                                @if run.is_resumed() { span.aside { " since resumed" } } }
                             td { (or_none(summary.device)) }
                             td { (or_none(summary.precision)) }
                             td.num data-v=[summary.seed] { (or_none(summary.seed.map(|seed| seed.to_string()))) }

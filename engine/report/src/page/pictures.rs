@@ -5,7 +5,10 @@ use maud::{Markup, html};
 use super::cases::is_of;
 use super::{View, name};
 use crate::run::CaseRow;
-use crate::text::figure;
+use crate::text::{counted, figure, words};
+
+/// More pictures than this are folded away.
+const SHOWN: usize = 6;
 
 /// The pictures; `None` where there are none.
 pub fn show(view: &View<'_>) -> Option<Markup> {
@@ -19,23 +22,33 @@ pub fn show(view: &View<'_>) -> Option<Markup> {
         let rank = cases.and_then(|cases| cases.worst_first().iter().position(|row| is_of(&picture.case, &row.case)));
         (rank.unwrap_or(usize::MAX), picture.run, *place)
     });
+    let (first, more) = order.split_at(order.len().min(SHOWN));
     Some(html! {
-        div.pictures {
-            @for place in order {
-                @let picture = &view.pictures[place];
-                @let run = &view.runs[picture.run];
-                @let rows = run.cases.as_ref().map(|cases| &cases.rows[..]).unwrap_or_default();
-                @let value = rows.iter().find(|row| is_of(&picture.case, &row.case)).and_then(CaseRow::key);
-                figure id=(format!("picture-{place}")) {
-                    img src=(picture.source) alt=(picture.caption) width=(picture.size[0]) height=(picture.size[1]) loading="lazy";
-                    figcaption {
-                        strong { (picture.case) }
-                        @if let Some(value) = value { " " (run.key_metric().map(crate::text::words).unwrap_or_default()) " " (figure(value)) }
-                        @if view.several() { " " (name(picture.run, run)) }
-                        span.aside { " " (picture.caption) }
-                    }
-                }
+        div.pictures { @for place in first { (one(view, *place)) } }
+        @if !more.is_empty() {
+            details {
+                summary { (counted(more.len(), "further picture")) }
+                div.pictures { @for place in more { (one(view, *place)) } }
             }
         }
     })
+}
+
+fn one(view: &View<'_>, place: usize) -> Markup {
+    let picture = &view.pictures[place];
+    let run = &view.runs[picture.run];
+    let rows = run.cases.as_ref().map(|cases| &cases.rows[..]).unwrap_or_default();
+    let value = rows.iter().find(|row| is_of(&picture.case, &row.case)).and_then(CaseRow::key);
+    let [width, height] = picture.size;
+    html! {
+        figure id=(format!("picture-{place}")) {
+            img src=(picture.source) alt=(format!("{}: {}", picture.case, picture.caption)) width=(width) height=(height);
+            figcaption {
+                strong { (picture.case) }
+                @if let Some(value) = value { " " (run.key_metric().map(words).unwrap_or_default()) " " (figure(value)) }
+                @if view.several() { " " (name(picture.run, run)) }
+                span.aside { " " (picture.caption) }
+            }
+        }
+    }
 }

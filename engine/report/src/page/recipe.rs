@@ -7,6 +7,9 @@ use crate::diff;
 use crate::run::Run;
 use crate::text::{NONE, counted};
 
+/// More keys than this are folded away.
+const SHOWN: usize = 24;
+
 /// The recipes of all runs.
 pub fn show(view: &View<'_>) -> Option<Markup> {
     let each = view.per_run(|_, run| Some(of_run(run)))?;
@@ -51,6 +54,17 @@ fn differences(view: &View<'_>) -> Markup {
     if rows.is_empty() {
         return html! { p { "The recipes of all runs are the same." } };
     }
+    let table = table(view, &rows);
+    html! {
+        @if rows.len() > SHOWN {
+            details { summary { (counted(rows.len(), "key")) " with different values" } (table) }
+        } @else {
+            (table)
+        }
+    }
+}
+
+fn table(view: &View<'_>, rows: &[diff::Difference]) -> Markup {
     html! {
         div.scroll tabindex="0" role="group" aria-label="Differences of the recipes" {
             table {
@@ -62,7 +76,7 @@ fn differences(view: &View<'_>) -> Markup {
                     }
                 }
                 tbody {
-                    @for row in &rows {
+                    @for row in rows {
                         tr {
                             th scope="row" { code { (row.key) } }
                             @for value in &row.values { td { code.value { (value.as_deref().unwrap_or(NONE)) } } }

@@ -21,6 +21,7 @@ fn times(run: &Run, summary: &Summary) -> Option<Markup> {
     let parts = parts(run, summary);
     if !parts.is_empty() {
         let caption = match total {
+            Some(total) if run.is_resumed() => format!("Since it was resumed, the run took {}", duration(total)),
             Some(total) => format!("The whole run took {}", duration(total)),
             None => "Parts of the run".to_owned(),
         };

@@ -64,7 +64,7 @@ pub fn show(_: usize, run: &Run) -> Markup {
         rows.push(("Steps", html! { (iterations) }));
     }
     if let Some(seconds) = summary.seconds {
-        rows.push(("Time", html! { (duration(seconds)) }));
+        rows.push(("Time", html! { (duration(seconds)) @if run.is_resumed() { " since it was resumed" } }));
     }
     if let Some(device) = &summary.device {
         rows.push(("Device", html! { (device) }));

@@ -47,6 +47,8 @@ pub struct Log {
     pub epochs: Vec<Epoch>,
     /// Every so many steps.
     pub steps: Vec<Step>,
+    /// The best value of the key metric so far, and its epoch.
+    pub best: Option<(f64, u64)>,
     /// The error that ended the run.
     pub error: Option<String>,
     /// Lines that are not JSON.
@@ -74,13 +76,16 @@ impl Log {
             Some("iteration") => {
                 self.steps.extend(number(&entry["loss"]).map(|loss| Step { iteration, epoch, loss }));
             }
-            Some("epoch") => self.epochs.push(Epoch {
-                epoch,
-                iteration,
-                learning_rate: number(&entry["learning_rate"]),
-                metrics: numbers(&entry["metrics"]),
-                seconds: number(&entry["seconds"]),
-            }),
+            Some("epoch") => {
+                self.best = number(&entry["best"]).zip(entry["best_epoch"].as_u64()).or(self.best);
+                self.epochs.push(Epoch {
+                    epoch,
+                    iteration,
+                    learning_rate: number(&entry["learning_rate"]),
+                    metrics: numbers(&entry["metrics"]),
+                    seconds: number(&entry["seconds"]),
+                });
+            }
             _ => self.error = entry["error"].as_str().map(str::to_owned).or(self.error.take()),
         }
     }

@@ -44,6 +44,8 @@ pub struct Run {
     pub epochs: Vec<Epoch>,
     /// The loss of some steps, from `log.jsonl`.
     pub steps: Vec<Step>,
+    /// The best value of the key metric and its epoch, from `log.jsonl`.
+    pub best_of_log: Option<(f64, u64)>,
     /// The error that ended it, from `log.jsonl`.
     pub error: Option<String>,
     /// What `checkpoints/` holds.
@@ -94,6 +96,7 @@ impl Run {
             summary,
             epochs: Vec::new(),
             steps: Vec::new(),
+            best_of_log: None,
             error: None,
             checkpoints,
             confusion: cases.as_ref().and_then(|cases| cases.confusion.clone()),
@@ -138,15 +141,34 @@ impl Run {
         Ok(())
     }
 
-    /// The key metric's name.
+    /// The key metric's name. The log of a run without a summary does not say which metric it is:
+    /// then it is the one with the best value in the best epoch.
     pub fn key_metric(&self) -> Option<&str> {
         let of_cases = || self.cases.as_ref().and_then(Cases::key).map(|key| key.name.as_str());
-        self.summary.as_ref().and_then(|summary| summary.key_metric.as_deref()).or_else(of_cases)
+        let of_log = || {
+            let (best, epoch) = self.best_of_log?;
+            let epoch = self.epochs.iter().find(|known| known.epoch == epoch)?;
+            epoch.metrics.iter().find(|(_, value)| *value == best).map(|(name, _)| name.as_str())
+        };
+        let of_summary = self.summary.as_ref().and_then(|summary| summary.key_metric.as_deref());
+        of_summary.or_else(of_log).or_else(of_cases)
+    }
+
+    /// Whether its summary is that of the last of several processes.
+    pub fn is_resumed(&self) -> bool {
+        let steps = self.epochs.last().map_or(0, |epoch| epoch.iteration);
+        let interrupted = |checkpoint: &Checkpoint| checkpoint.tag == "interrupted" && checkpoint.iteration < steps;
+        let of_epochs: f64 = self.epochs.iter().filter_map(|epoch| epoch.seconds).sum();
+        let seconds = self.summary.as_ref().and_then(|summary| summary.seconds);
+        self.checkpoints.iter().any(interrupted)
+            || self.machine.as_ref().is_some_and(|machine| !machine.resumed.is_empty())
+            || seconds.is_some_and(|seconds| seconds < of_epochs)
     }
 
     /// The key metric's best value and its epoch.
     pub fn best(&self) -> Option<(f64, u64)> {
-        self.summary.as_ref().and_then(|summary| Some((summary.best?, summary.best_epoch?)))
+        let of_summary = self.summary.as_ref().and_then(|summary| summary.best.zip(summary.best_epoch));
+        of_summary.or(self.best_of_log)
     }
 
     /// A title: the recipe's, or the folder's name.
@@ -183,7 +205,8 @@ impl Run {
             let advice = "the recipe may list a MetricLog with other names, or the run has not completed an epoch";
             self.gaps.push(format!("{folder} has no {names}: curves are incomplete; {advice}"));
         }
-        (self.epochs, self.steps, self.error) = (epochs, log.steps, log.error);
+        (self.epochs, self.steps) = (epochs, log.steps);
+        (self.best_of_log, self.error) = (log.best, log.error);
     }
 
     /// What a page of this run cannot show, beside what is damaged.

@@ -9,7 +9,9 @@ use crate::text::{figure, tick};
 const HEIGHT: f64 = 262.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
+/// Above the curves: with shapes of events, or without.
 const TOP: f64 = 34.0;
+const TOP_WITHOUT: f64 = 24.0;
 const BOTTOM: f64 = 36.0;
 
 /// More points than this are drawn as the lowest and highest of each stretch.
@@ -71,8 +73,9 @@ impl LineChart {
         let (low, high) = xs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
         let (low, high) = if low < high { (low, high) } else { (low - 1.0, high + 1.0) };
         let (x, y) = (Axis::exact(low, high, 6), Axis::around(ys, 4, self.may_be_log));
+        let top = if self.marks.iter().any(|mark| mark.y.is_none()) { TOP } else { TOP_WITHOUT };
         let px = |value: f64| LEFT + x.place(value) * (WIDTH - LEFT - RIGHT);
-        let py = |value: f64| HEIGHT - BOTTOM - y.place(value) * (HEIGHT - TOP - BOTTOM);
+        let py = |value: f64| HEIGHT - BOTTOM - y.place(value) * (HEIGHT - top - BOTTOM);
         let (floor, end) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         let whole = |value: &&f64| value.fract() == 0.0;
         let inside = html! {
@@ -85,12 +88,12 @@ impl LineChart {
                     text x=(at(px(*value))) y=(at(floor + 15.0)) text-anchor="middle" { (tick(*value)) }
                 }
                 text.axis x=(at((LEFT + end) / 2.0)) y=(at(HEIGHT - 4.0)) text-anchor="middle" { (self.x) }
-                @if y.is_log() { text.axis x=(at(LEFT - 7.0)) y=(at(TOP - 12.0)) text-anchor="end" { "log" } }
+                @if y.is_log() { text.axis x=(at(LEFT - 7.0)) y=(at(top - 12.0)) text-anchor="end" { "log" } }
             }
             line.floor x1=(at(LEFT)) x2=(at(end)) y1=(at(floor)) y2=(at(floor)) {}
             @for mark in self.marks.iter().filter(|mark| mark.y.is_none()) {
                 g.mark.(class_of(mark.glyph)) {
-                    line x1=(at(px(mark.x))) x2=(at(px(mark.x))) y1=(at(TOP)) y2=(at(floor)) {}
+                    line x1=(at(px(mark.x))) x2=(at(px(mark.x))) y1=(at(top)) y2=(at(floor)) {}
                     path d=(mark.glyph.path(px(mark.x), row_of(mark.glyph), 4.6)) { title { (mark.text) } }
                 }
             }
