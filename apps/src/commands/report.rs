@@ -81,11 +81,10 @@ pub fn run(args: &Args) -> Outcome {
     }
     report.gaps().for_each(|gap| note!("{gap}"));
     let page = report.html();
-    let doing = || format!("cannot write {}", args.out.display());
     if let Some(folder) = args.out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).while_doing(doing)?;
+        std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    replace(&args.out, &page).while_doing(doing)?;
+    replace(&args.out, &page)?;
     let names: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     outputs.record(&args.out, json!({ "runs": names }))?;
     out!("{}", args.out.display());
@@ -122,7 +121,9 @@ fn origin(run: &Run, name: Option<&str>) -> Outcome<Option<(String, String)>> {
     if let Some(name) = name {
         return Ok(Some(resolved(bundled::find(name)?)?));
     }
-    let title = |text: &str| text.parse::<toml::Table>().ok().map(|table| [table.get("task").cloned(), table.get("title").cloned()]);
+    let title = |text: &str| {
+        text.parse::<toml::Table>().ok().map(|table| [table.get("task").cloned(), table.get("title").cloned()])
+    };
     let own = title(&run.recipe);
     let mut nearest: Option<(usize, (String, String))> = None;
     for bundled in bundled::ALL {

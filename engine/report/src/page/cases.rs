@@ -162,9 +162,12 @@ fn remarks(cases: &Cases) -> Markup {
     html! { @if !remarks.is_empty() { ul.aside { @for remark in remarks { li { (remark) } } } } }
 }
 
+/// A run with its place and its cases.
+type Measured<'a> = (usize, &'a Run, &'a Cases);
+
 /// The runs with cases, and the key metric, if it is that of all.
-fn measured_alike<'a>(view: &'a View<'_>) -> Option<(&'a CaseMetric, Vec<(usize, &'a Run, &'a Cases)>)> {
-    let measured: Vec<(usize, &Run, &Cases)> =
+fn measured_alike<'a>(view: &'a View<'_>) -> Option<(&'a CaseMetric, Vec<Measured<'a>>)> {
+    let measured: Vec<Measured<'_>> =
         view.each().filter_map(|(place, run)| Some((place, run, run.cases.as_ref()?))).collect();
     let key = measured.first()?.2.key()?;
     let same = measured.iter().all(|(_, _, cases)| cases.key().is_some_and(|other| other.name == key.name));
@@ -174,7 +177,7 @@ fn measured_alike<'a>(view: &'a View<'_>) -> Option<(&'a CaseMetric, Vec<(usize,
 /// The cases of runs that measured different ones, as the folds of a cross-validation do.
 fn pooled(view: &View<'_>) -> Option<Markup> {
     let (key, measured) = measured_alike(view)?;
-    let of = |(place, run, cases): &(usize, &'_ Run, &'_ Cases)| {
+    let of = |(place, run, cases): &Measured<'_>| {
         let (place, run) = (*place, run.name.clone());
         cases.rows.iter().map(move |row| (row.case.clone(), place, run.clone(), row.key())).collect::<Vec<_>>()
     };

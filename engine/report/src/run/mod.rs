@@ -224,8 +224,10 @@ impl Run {
             let why = "runs of earlier versions have none; the data set and its cases are not named";
             self.gaps.push(format!("{folder} has no run.json: {why}"));
         }
-        let generates = self.epochs.iter().all(|epoch| epoch.metrics.iter().all(|(name, _)| name.contains("loss")));
-        if self.cases.is_none() && !damaged(&self.gaps, "report.json") && !(generates && !self.epochs.is_empty()) {
+        let only_losses = |epoch: &Epoch| epoch.metrics.iter().all(|(name, _)| name.contains("loss"));
+        // A run that generates images has nothing to compare with.
+        let validates = self.epochs.is_empty() || !self.epochs.iter().all(only_losses);
+        if self.cases.is_none() && !damaged(&self.gaps, "report.json") && validates {
             let how = "measure them: hearth evaluate RUN --data DIR -o RUN/evaluation";
             self.gaps.push(format!("{NO_CASES} of {folder}; {how}"));
         }

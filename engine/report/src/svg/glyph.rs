@@ -46,7 +46,7 @@ impl Glyph {
             Glyph::Star => {
                 let corner = |place: usize| {
                     let (angle, far) =
-                        (place as f64 * std::f64::consts::PI / 5.0, if place % 2 == 0 { 1.35 } else { 0.55 });
+                        (place as f64 * std::f64::consts::PI / 5.0, if place.is_multiple_of(2) { 1.35 } else { 0.55 });
                     (far * angle.sin(), -far * angle.cos())
                 };
                 polygon(&(0..10).map(corner).collect::<Vec<_>>())
