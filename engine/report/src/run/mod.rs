@@ -225,8 +225,10 @@ impl Run {
             self.gaps.push(format!("{folder} has no run.json: {why}"));
         }
         let only_losses = |epoch: &Epoch| epoch.metrics.iter().all(|(name, _)| name.contains("loss"));
-        // A run that generates images has nothing to compare with.
-        let validates = self.epochs.is_empty() || !self.epochs.iter().all(only_losses);
+        // A run that generates images has nothing to compare with, and one without a checkpoint no
+        // network.
+        let generates = !self.epochs.is_empty() && self.epochs.iter().all(only_losses);
+        let validates = !generates && !self.checkpoints.is_empty();
         if self.cases.is_none() && !damaged(&self.gaps, "report.json") && validates {
             let how = "measure them: hearth evaluate RUN --data DIR -o RUN/evaluation";
             self.gaps.push(format!("{NO_CASES} of {folder}; {how}"));

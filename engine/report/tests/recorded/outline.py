@@ -1,4 +1,4 @@
-# The outline of a page as Python's parsers read it: the file's name is the argument.
+# Its version, and the outline of a page as its parsers read it: the file's name is the argument.
 import html.parser
 import sys
 import xml.etree.ElementTree
@@ -38,6 +38,7 @@ outline.close()
 assert not outline.open, outline.open
 for part in page.split("<svg")[1:]:
     xml.etree.ElementTree.fromstring("<svg" + part.split("</svg>")[0] + "</svg>")
+print("python", sys.version.split()[0])
 for tag in sorted(outline.counts):
     print(tag, outline.counts[tag])
 for tag, text in outline.lines:
