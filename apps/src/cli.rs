@@ -11,7 +11,7 @@ use tracing_subscriber::prelude::*;
 
 use crate::commands::{
     bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, metrics, models, plugin, predict,
-    preprocess, recipes, reference, train,
+    preprocess, recipes, reference, report, train,
 };
 use crate::cores;
 use crate::error::{Failure, Outcome};
@@ -49,6 +49,8 @@ enum Command {
     Preprocess(preprocess::Args),
     /// Compare predictions with labels, file by file: Dice, distances, rates, errors
     Metrics(metrics::Args),
+    /// Make one HTML page of one run or several: curves, cases, times, recipe; it needs no network
+    Report(report::Args),
     /// List networks, and count the cost of one
     Models(models::Args),
     /// Convert weights of PyTorch and MONAI to safetensors, and check them against a network
@@ -150,6 +152,7 @@ impl Command {
             Command::Ensemble(args) => ensemble::run(&args),
             Command::Preprocess(args) => preprocess::run(&args),
             Command::Metrics(args) => metrics::run(&args),
+            Command::Report(args) => report::run(&args),
             Command::Models(args) => models::run(&args),
             Command::Convert(args) => convert_weights::run(&args),
             Command::Data(args) => data::run(&args),

@@ -29,6 +29,7 @@ pub mod preprocess;
 pub mod preview;
 pub mod recipes;
 pub mod reference;
+pub mod report;
 pub mod train;
 mod tta;
 pub mod verify;

@@ -1,0 +1,137 @@
+//! `hearth report`: one HTML page of one run or several.
+
+use std::path::{Path, PathBuf};
+
+use hearth_report::{Overlay, Report, Run, changed_lines, overlays_in};
+use serde_json::json;
+
+use crate::error::{Context, Failure, Outcome};
+use crate::folders::replace;
+use crate::recipe::{Recipe, bundled};
+use crate::run::outputs::Outputs;
+use crate::{note, out};
+
+/// Arguments of `hearth report`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The folders of runs, side by side. A folder with fold0, fold1, ... stands for its folds
+    #[arg(value_name = "RUN", required = true, num_args = 1..)]
+    pub runs: Vec<PathBuf>,
+    /// The page: one file that needs no network
+    #[arg(short = 'o', long = "out", value_name = "FILE")]
+    pub out: PathBuf,
+    /// What `hearth evaluate -o DIR` wrote, for the table of cases; of several runs once for each.
+    /// Without it: RUN/evaluation/report.json, or a fold's own validation
+    #[arg(long, value_name = "DIR")]
+    pub evaluation: Vec<PathBuf>,
+    /// Pictures that `hearth predict --picture -o DIR` wrote, matched by the cases' names; of several
+    /// runs once for each, in their order
+    #[arg(long, value_name = "DIR")]
+    pub pictures: Vec<PathBuf>,
+    /// A table with the class of each image, for the confusion of DIR/scores.csv of --pictures; its
+    /// first column is the image or case
+    #[arg(long, value_name = "FILE", requires = "pictures")]
+    pub truth: Option<PathBuf>,
+    /// The column of that table with the class
+    #[arg(long, value_name = "NAME", default_value = "label", requires = "truth")]
+    pub column: String,
+    /// The bundled recipe that changes are shown from; by default the nearest of the same task
+    #[arg(long, value_name = "NAME")]
+    pub recipe: Option<String>,
+    /// The page's title, in place of the task's
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Replace a page that an earlier call wrote and nobody has changed since
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+/// Reads the runs and writes the page.
+pub fn run(args: &Args) -> Outcome {
+    let mut outputs = Outputs::new("report", args.overwrite);
+    outputs.claim(&args.out)?;
+    let folders: Vec<PathBuf> = args.runs.iter().flat_map(|run| Run::find(run)).collect();
+    let mut runs = folders.iter().map(|folder| Run::read(folder)).collect::<Result<Vec<Run>, _>>()?;
+    for (place, path) in args.evaluation.iter().enumerate() {
+        evaluated(&mut runs, path, place, args.evaluation.len())?;
+    }
+    if !args.pictures.is_empty() && args.pictures.len() != runs.len() {
+        let (given, runs) = (args.pictures.len(), runs.len());
+        let what = format!("--pictures is given {given} times for {runs} runs");
+        return Err(Failure::new(format!("{what}: give it once for each run, in their order")));
+    }
+    let mut overlays: Vec<Overlay> = Vec::new();
+    for (place, folder) in args.pictures.iter().enumerate() {
+        let found = overlays_in(folder, place)?;
+        if found.is_empty() && args.truth.is_none() {
+            let advice = "hearth predict --picture -o DIR draws them";
+            return Err(Failure::new(format!("--pictures {} has no NAME_picture.png: {advice}", folder.display())));
+        }
+        overlays.extend(found);
+        if let Some(truth) = &args.truth {
+            runs[place].confusion_from(&folder.join("scores.csv"), truth, &args.column)?;
+        }
+    }
+    for run in &mut runs {
+        run.bundled = origin(run, args.recipe.as_deref())?;
+    }
+    let mut report = Report::new(runs)?.overlays(overlays)?;
+    if let Some(title) = &args.title {
+        report = report.title(title);
+    }
+    report.gaps().for_each(|gap| note!("{gap}"));
+    let page = report.html();
+    if let Some(folder) = args.out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    replace(&args.out, &page)?;
+    let names: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    outputs.record(&args.out, json!({ "runs": names }))?;
+    out!("{}", args.out.display());
+    Ok(())
+}
+
+/// Gives an evaluation to its run: the one that it names, or where there is one for each run that at
+/// its place.
+fn evaluated(runs: &mut [Run], path: &Path, place: usize, given: usize) -> Outcome {
+    let named = hearth_report::run::read_cases(path)?.runs;
+    if named.len() > 1 {
+        let what = "is of several runs that were merged; the page has the cases of single runs";
+        return Err(Failure::new(format!("--evaluation {} {what}", path.display())));
+    }
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let own = named.first().and_then(|named| runs.iter().position(|run| real(&run.folder) == real(named.as_ref())));
+    // The name may be relative to another folder than this one.
+    let place = own.or_else(|| (runs.len() == given).then_some(place));
+    let Some(run) = place.and_then(|place| runs.get_mut(place)) else {
+        let of = named.first().map_or("none of these runs", String::as_str);
+        let advice = "give --evaluation once for each run, in their order";
+        return Err(Failure::new(format!("--evaluation {} is of {of}: {advice}", path.display())));
+    };
+    Ok(run.cases_from(path)?)
+}
+
+/// The bundled recipe that a run comes from, with every default: the given one, or of those with the
+/// same title the one that differs least.
+fn origin(run: &Run, name: Option<&str>) -> Outcome<Option<(String, String)>> {
+    let resolved = |bundled: &bundled::Bundled| -> Outcome<(String, String)> {
+        let recipe = Recipe::read(&bundled.document()?)?;
+        Ok((bundled.name.to_owned(), recipe.to_toml()?))
+    };
+    if let Some(name) = name {
+        return Ok(Some(resolved(bundled::find(name)?)?));
+    }
+    let title = |text: &str| {
+        text.parse::<toml::Table>().ok().map(|table| [table.get("task").cloned(), table.get("title").cloned()])
+    };
+    let own = title(&run.recipe);
+    let mut nearest: Option<(usize, (String, String))> = None;
+    for bundled in bundled::ALL {
+        let (name, text) = resolved(bundled)?;
+        let lines = changed_lines(&text, &run.recipe);
+        if own.is_some() && title(&text) == own && nearest.as_ref().is_none_or(|(least, _)| lines < *least) {
+            nearest = Some((lines, (name, text)));
+        }
+    }
+    Ok(nearest.map(|(_, origin)| origin))
+}

@@ -1,0 +1,160 @@
+//! The page: its frame, and a section for each subject that the runs have files of.
+
+mod cases;
+mod compare;
+mod confusion;
+mod curves;
+mod environment;
+mod gaps;
+mod machine;
+mod pictures;
+mod recipe;
+mod spread;
+mod table;
+mod time;
+mod verdict;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::palette;
+use crate::pictures::Embedded;
+use crate::run::Run;
+use crate::svg::Glyph;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// Nothing is fetched, whatever a name or a caption says.
+const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; \
+     form-action 'none'";
+
+/// What the page shows.
+pub struct View<'a> {
+    /// The runs.
+    pub runs: &'a [Run],
+    /// The page's title.
+    pub title: &'a str,
+    /// Pictures of cases.
+    pub pictures: &'a [Embedded],
+    /// What is said of pictures that are left out.
+    pub left_out: &'a [String],
+}
+
+impl View<'_> {
+    /// Whether runs stand side by side.
+    fn several(&self) -> bool {
+        self.runs.len() > 1
+    }
+
+    /// The run of a place with its name, where there are several.
+    fn each(&self) -> impl Iterator<Item = (usize, &Run)> {
+        self.runs.iter().enumerate()
+    }
+
+    /// A part of each run that has one: with the run's name above where there are several.
+    fn per_run(&self, part: impl Fn(usize, &Run) -> Option<Markup>) -> Option<Markup> {
+        let parts: Vec<(usize, &Run, Markup)> =
+            self.each().filter_map(|(place, run)| Some((place, run, part(place, run)?))).collect();
+        if parts.is_empty() {
+            return None;
+        }
+        Some(html! {
+            @for (number, (place, run, part)) in parts.iter().enumerate() {
+                @if self.several() {
+                    details.run open[number == 0] { summary { h3 { (name(*place, run)) } } (part) }
+                } @else {
+                    (part)
+                }
+            }
+        })
+    }
+}
+
+/// A run's name with its shape and colour.
+fn name(place: usize, run: &Run) -> Markup {
+    html! { span.who { (Glyph::of_run(place).icon(&palette::class(place))) " " (run.name) } }
+}
+
+/// A subject.
+struct Section {
+    /// Its anchor.
+    id: &'static str,
+    /// Its heading.
+    title: &'static str,
+    /// What it shows.
+    body: Markup,
+}
+
+fn section(id: &'static str, title: &'static str, body: Option<Markup>) -> Option<Section> {
+    body.map(|body| Section { id, title, body })
+}
+
+/// The whole page.
+pub fn whole(view: &View<'_>) -> String {
+    let sections: Vec<Section> = [
+        section("comparison", "Comparison", compare::runs(view)),
+        section("gaps", "What is missing", gaps::show(view)),
+        section("curves", "Curves", curves::show(view)),
+        section("cases", "Cases, the worst first", cases::show(view)),
+        section("distribution", "Distribution over cases", spread::show(view)),
+        section("confusion", "Confusion", confusion::show(view)),
+        section("pictures", "Pictures", pictures::show(view)),
+        section("time", "Time", time::show(view)),
+        section("machine", "Machine", machine::show(view)),
+        section("recipe", "Recipe", recipe::show(view)),
+        section("environment", "Environment and files", environment::show(view)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let style = format!(
+        ":root{{{}}}@media (prefers-color-scheme:dark){{:root{{{}}}}}{STYLE}",
+        palette::variables(false),
+        palette::variables(true)
+    );
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="color-scheme" content="light dark";
+                meta name="robots" content="noindex";
+                title { (view.title) " – Hearth report" }
+                style { (PreEscaped(style)) }
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                header {
+                    h1 { (view.title) }
+                    @for (place, run) in view.each().filter(|_| !view.several()) { (verdict::show(place, run)) }
+                    @if view.several() { (compare::verdict(view)) }
+                }
+                nav aria-label="Sections" {
+                    ul { @for section in &sections { li { a href=(format!("#{}", section.id)) { (section.title) } } } }
+                }
+                main id="main" tabindex="-1" {
+                    @for section in &sections {
+                        section id=(section.id) aria-labelledby=(format!("{}-h", section.id)) {
+                            h2 id=(format!("{}-h", section.id)) { (section.title) }
+                            (section.body)
+                        }
+                    }
+                }
+                footer {
+                    p { "Made by hearth " (env!("CARGO_PKG_VERSION")) " from "
+                        @for (place, run) in view.each() {
+                            @if place > 0 { ", " } code { (run.folder.display().to_string()) }
+                        }
+                        ". This file needs no network; it can be kept and sent by itself."
+                    }
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    // Neither HTML nor the XML of drawings may have other control characters, which a name may.
+    let odd = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    page.into_string().replace(odd, "\u{fffd}")
+}

@@ -1,0 +1,103 @@
+//! The head of a page of one run: what it reached, and how it ended.
+
+use maud::{Markup, html};
+
+use super::table::facts;
+use crate::run::Run;
+use crate::text::{duration, figure, words};
+
+/// How a run ended: a word, its class, a sign that is told apart without colours, and a sentence.
+pub struct Outcome {
+    /// The word.
+    pub word: &'static str,
+    /// The style.
+    pub class: &'static str,
+    /// The sign before the word.
+    pub sign: &'static str,
+    /// What it means.
+    pub meaning: String,
+}
+
+/// The outcome of a run, as far as its files say.
+pub fn outcome(run: &Run) -> Outcome {
+    let summary = run.summary.as_ref();
+    let epochs = summary.and_then(|summary| summary.epochs).or_else(|| run.epochs.last().map(|epoch| epoch.epoch));
+    let after = epochs.map_or(String::new(), |epochs| match epochs {
+        1 => " in epoch 1".to_owned(),
+        epochs => format!(" in epoch {epochs}"),
+    });
+    let why = summary.and_then(|summary| summary.why.clone()).or_else(|| run.error.clone());
+    let because = why.map_or(String::new(), |why| format!(": {}", why.trim_end_matches('.')));
+    let of = |word, class, sign, meaning: String| Outcome { word, class, sign, meaning };
+    match summary.and_then(|summary| summary.outcome.as_deref()) {
+        Some("completed") => of("completed", "good", "✓", format!("It ran to its end{after}.")),
+        Some("terminated") => of("ended early", "warn", "■", format!("A handler ended it{after}{because}.")),
+        Some("interrupted") => {
+            of("interrupted", "warn", "❚❚", format!("It was interrupted{after}{because}. It can be resumed."))
+        }
+        Some("failed") => of("failed", "bad", "✗", format!("It failed{after}{because}.")),
+        Some(_) => of("ended", "warn", "■", format!("It ended{after}{because}.")),
+        None if run.error.is_some() => of("failed", "bad", "✗", format!("It failed{after}{because}.")),
+        None if run.locked => of("unfinished", "warn", "…", format!("It is still running, or was killed{after}.")),
+        None => {
+            of("unfinished", "warn", "…", format!("There is no summary: it was killed, or is still running{after}."))
+        }
+    }
+}
+
+/// The outcome as a label.
+pub fn badge(outcome: &Outcome) -> Markup {
+    html! { span.badge.(outcome.class) { span aria-hidden="true" { (outcome.sign) } " " (outcome.word) } }
+}
+
+/// The head of a page of one run.
+pub fn show(_: usize, run: &Run) -> Markup {
+    let outcome = outcome(run);
+    let summary = run.summary.clone().unwrap_or_default();
+    let epochs = summary.epochs.or_else(|| run.epochs.last().map(|epoch| epoch.epoch));
+    let asked = max_epochs(run);
+    let mut rows = vec![("Run", html! { (run.name) }), ("Task", html! { (run.task()) })];
+    if let Some(epochs) = epochs {
+        rows.push(("Epochs", html! { (epochs) @if let Some(asked) = asked { " of " (asked) } }));
+    }
+    if let Some(iterations) = summary.iterations {
+        rows.push(("Steps", html! { (iterations) }));
+    }
+    if let Some(seconds) = summary.seconds {
+        rows.push(("Time", html! { (duration(seconds)) @if run.is_resumed() { " since it was resumed" } }));
+    }
+    if let Some(device) = &summary.device {
+        rows.push(("Device", html! { (device) }));
+    }
+    if let Some(ranks) = summary.ranks.filter(|ranks| *ranks > 1) {
+        rows.push(("Ranks", html! { (ranks) }));
+    }
+    if let Some(record) = run.record.as_ref().filter(|record| !record.training.is_empty()) {
+        let (train, validate) = (record.training.len(), record.validation.len());
+        rows.push(("Cases", html! { (train) " train, " (validate) " validate" }));
+    }
+    html! {
+        div.verdict {
+            p.says { (badge(&outcome)) " " (outcome.meaning) }
+            @match (run.key_metric(), run.best()) {
+                (Some(key), Some((best, epoch))) => {
+                    p.key {
+                        span.value { (figure(best)) }
+                        span.what { "best " (words(key)) ", in epoch " (epoch)
+                            @if let Some(higher) = summary.higher_is_better {
+                                span.aside { @if higher { " (higher is better)" } @else { " (lower is better)" } }
+                            }
+                        }
+                    }
+                }
+                _ => { p.key { span.what { "No key metric was measured." } } }
+            }
+            (facts(&rows))
+        }
+    }
+}
+
+/// The number of epochs that the recipe asks for.
+pub fn max_epochs(run: &Run) -> Option<i64> {
+    run.recipe.parse::<toml::Table>().ok()?.get("training")?.get("epochs")?.as_integer()
+}

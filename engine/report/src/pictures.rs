@@ -1,0 +1,176 @@
+//! Pictures of cases, made to fit: a page stays small enough to be sent.
+
+use std::io::Cursor;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use image::codecs::jpeg::JpegEncoder;
+use image::imageops::FilterType;
+use image::{DynamicImage, ImageFormat, ImageReader, Limits};
+
+use crate::error::ReportError;
+
+/// The end of a name that `hearth predict --picture` gives.
+const END: &str = "_picture.png";
+
+/// The widths that are tried for pictures which do not fit as they are.
+const WIDTHS: [u32; 5] = [1200, 900, 640, 480, 320];
+
+/// The quality of pictures that are scaled down.
+const QUALITY: u8 = 82;
+
+/// The largest side of a picture that is read.
+const MAX_SIDE: u32 = 20_000;
+
+/// The most memory that a picture is decoded in.
+const MAX_MEMORY: u64 = 1 << 30;
+
+/// A picture of a case: an outline over the image, scores beside it.
+#[derive(Clone, Debug)]
+pub struct Overlay {
+    /// The place of the run in the report, from 0.
+    pub run: usize,
+    /// The case's name.
+    pub case: String,
+    /// The picture, as a PNG file.
+    pub png: Vec<u8>,
+    /// What it shows, for those who see it and for those who do not.
+    pub caption: String,
+}
+
+/// A picture as it is on the page.
+pub struct Embedded {
+    /// The run's place.
+    pub run: usize,
+    /// The case's name.
+    pub case: String,
+    /// What it shows.
+    pub caption: String,
+    /// Width and height as shown.
+    pub size: [u32; 2],
+    /// `data:image/png;base64,...`
+    pub source: String,
+}
+
+/// The pictures that `hearth predict --picture -o DIR` wrote, in folders within it, too; of cases
+/// that are named by the path without `_picture.png`.
+///
+/// # Errors
+/// Where the folder or a picture cannot be read.
+pub fn overlays_in(folder: &Path, run: usize) -> Result<Vec<Overlay>, ReportError> {
+    let mut files = Vec::new();
+    walk(folder, &mut files)?;
+    files.sort();
+    let read = |path: &std::path::PathBuf| {
+        let inner = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().replace('\\', "/");
+        let case = inner.strip_suffix(END).unwrap_or(&inner).to_owned();
+        let png = std::fs::read(path).map_err(|error| ReportError::io(path, error))?;
+        let caption = "the prediction over the image, with the label where it is known".to_owned();
+        Ok(Overlay { run, case, png, caption })
+    };
+    files.iter().map(read).collect()
+}
+
+fn walk(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> Result<(), ReportError> {
+    for entry in std::fs::read_dir(folder).map_err(|error| ReportError::io(folder, error))? {
+        let entry = entry.map_err(|error| ReportError::io(folder, error))?;
+        // A link may lead back.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            walk(&entry.path(), files)?;
+        } else if entry.file_name().to_string_lossy().ends_with(END) {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// The pictures as they are embedded, and what is said of those that are not. Where they are larger
+/// than `budget` bytes together, each is scaled down to its share.
+pub fn embed(overlays: &[Overlay], budget: usize) -> (Vec<Embedded>, Vec<String>) {
+    // Base64 is longer than its bytes by a third.
+    let budget = budget / 4 * 3;
+    let whole = overlays.iter().map(|overlay| overlay.png.len()).sum::<usize>() <= budget;
+    let share = budget / overlays.len().max(1);
+    let (mut embedded, mut notes) = (Vec::new(), Vec::new());
+    for overlay in overlays {
+        let made = decoded(&overlay.png).and_then(|image| match whole || overlay.png.len() <= share {
+            true => Ok(([image.width(), image.height()], url("png", &overlay.png))),
+            false => scaled(&image, share),
+        });
+        match made {
+            Ok((size, source)) => embedded.push(Embedded {
+                run: overlay.run,
+                case: overlay.case.clone(),
+                caption: overlay.caption.clone(),
+                size,
+                source,
+            }),
+            Err(why) => notes.push(format!("The picture of {} is left out: {why}", overlay.case)),
+        }
+    }
+    (embedded, notes)
+}
+
+fn decoded(png: &[u8]) -> Result<DynamicImage, String> {
+    let mut reader = ImageReader::with_format(Cursor::new(png), ImageFormat::Png);
+    let mut limits = Limits::default();
+    (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
+    limits.max_alloc = Some(MAX_MEMORY);
+    reader.limits(limits);
+    reader.decode().map_err(|error| format!("it is no PNG that can be read ({error})"))
+}
+
+/// The largest of some sizes that fits.
+fn scaled(image: &DynamicImage, share: usize) -> Result<([u32; 2], String), String> {
+    for width in WIDTHS {
+        let small =
+            if image.width() > width { image.resize(width, u32::MAX, FilterType::Triangle) } else { image.clone() };
+        let mut bytes = Vec::new();
+        let encoded = JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode_image(&small.to_rgb8());
+        encoded.map_err(|error| format!("it cannot be scaled down ({error})"))?;
+        if bytes.len() <= share {
+            return Ok(([small.width(), small.height()], url("jpeg", &bytes)));
+        }
+    }
+    Err("there are too many for one page; give fewer, or those of the worst cases".to_owned())
+}
+
+fn url(kind: &str, bytes: &[u8]) -> String {
+    format!("data:image/{kind};base64,{}", STANDARD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_pictures::Canvas;
+
+    fn overlay(width: usize) -> Overlay {
+        let mut canvas = Canvas::new(width, width, [0, 0, 0]);
+        for at in 0..width {
+            canvas.text(at * 7 % width, at, 9.0, [200, (at % 250) as u8, 90], "a<b");
+        }
+        Overlay { run: 0, case: "a".into(), png: canvas.png().expect("a picture"), caption: "it".into() }
+    }
+
+    #[test]
+    fn pictures_fit_their_budget() {
+        let all: Vec<Overlay> = (0..4).map(|_| overlay(600)).collect();
+        let length = all[0].png.len();
+        let (whole, notes) = embed(&all, length * 8);
+        assert!(whole.iter().all(|one| one.source.starts_with("data:image/png;base64,") && one.size == [600, 600]));
+        assert!(notes.is_empty());
+        let (small, notes) = embed(&all, 200_000);
+        assert_eq!((small.len(), notes.len()), (4, 0));
+        assert!(small.iter().map(|one| one.source.len()).sum::<usize>() <= 200_000);
+        let (none, notes) = embed(&all, 4000);
+        assert!(none.is_empty() && notes.len() == 4, "{notes:?}");
+    }
+
+    #[test]
+    fn what_is_no_picture_is_named() {
+        let broken = Overlay { png: b"<svg onload=alert(1)>".to_vec(), ..overlay(20) };
+        let (embedded, notes) = embed(&[broken], 1_000_000);
+        assert!(embedded.is_empty() && notes[0].contains("no PNG"), "{notes:?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! The report: runs, pictures, and the page of them.
+
+use crate::error::ReportError;
+use crate::page;
+use crate::pictures::{Overlay, embed};
+use crate::run::Run;
+
+/// What pictures may take of a page, in bytes.
+const PICTURES: usize = 3_500_000;
+
+/// Runs side by side, with pictures of their cases.
+///
+/// ```
+/// # use hearth_report::{Overlay, Report, ReportError, Run};
+/// # fn page(first: &std::path::Path, second: &std::path::Path, png: Vec<u8>) -> Result<String, ReportError> {
+/// let runs = vec![Run::read(first)?, Run::read(second)?];
+/// let overlay = Overlay { run: 0, case: "spleen_12".into(), png, caption: "outlines".into() };
+/// Ok(Report::new(runs)?.title("Two learning rates").overlays(vec![overlay])?.html())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Report {
+    runs: Vec<Run>,
+    title: Option<String>,
+    overlays: Vec<Overlay>,
+    picture_bytes: usize,
+}
+
+impl Report {
+    /// The report of these runs, in this order. Runs whose names are equal are named by their
+    /// folders.
+    ///
+    /// # Errors
+    /// Where there is no run.
+    pub fn new(mut runs: Vec<Run>) -> Result<Self, ReportError> {
+        if runs.is_empty() {
+            return Err(ReportError::Nothing);
+        }
+        let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
+        for run in &mut runs {
+            if names.iter().filter(|name| **name == run.name).count() > 1 {
+                run.name = run.folder.display().to_string();
+            }
+        }
+        Ok(Self { runs, title: None, overlays: Vec::new(), picture_bytes: PICTURES })
+    }
+
+    /// The page's title, in place of the task's.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// What pictures may take of the page, in bytes; by default 3.5 MB. Where they take more, each
+    /// is scaled down to its share.
+    #[must_use]
+    pub fn picture_bytes(mut self, bytes: usize) -> Self {
+        self.picture_bytes = bytes;
+        self
+    }
+
+    /// Adds pictures of cases.
+    ///
+    /// # Errors
+    /// Where one is of a run that the report does not have.
+    pub fn overlays(mut self, overlays: Vec<Overlay>) -> Result<Self, ReportError> {
+        let runs = self.runs.len();
+        if let Some(Overlay { run, .. }) = overlays.iter().find(|overlay| overlay.run >= runs) {
+            return Err(ReportError::NoSuchRun { run: *run, runs });
+        }
+        self.overlays.extend(overlays);
+        Ok(self)
+    }
+
+    /// The runs.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// What the page lacks, and what to do: for whoever has it made.
+    pub fn gaps(&self) -> impl Iterator<Item = &str> {
+        self.runs.iter().flat_map(|run| run.gaps.iter().map(String::as_str))
+    }
+
+    /// The page. The same files make the same page; what cannot be shown is named on it.
+    pub fn html(&self) -> String {
+        let (pictures, left_out) = embed(&self.overlays, self.picture_bytes);
+        let title = self.title.clone().unwrap_or_else(|| self.own_title());
+        page::whole(&page::View { runs: &self.runs, title: &title, pictures: &pictures, left_out: &left_out })
+    }
+
+    fn own_title(&self) -> String {
+        let mut tasks: Vec<&str> = self.runs.iter().map(Run::task).collect();
+        tasks.dedup();
+        match (&tasks[..], self.runs.len()) {
+            ([task], 1) => (*task).to_owned(),
+            ([task], count) => format!("{task}: {count} runs"),
+            (_, count) => format!("{count} runs"),
+        }
+    }
+}

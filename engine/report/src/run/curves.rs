@@ -1,0 +1,128 @@
+//! `metrics.csv` and `log.jsonl`: what a run measured on its way.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::files::{number, numbers, text};
+use crate::error::ReportError;
+
+/// What is known of an epoch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Epoch {
+    /// From 1.
+    pub epoch: u64,
+    /// The steps so far.
+    pub iteration: u64,
+    /// The learning rate at its end.
+    pub learning_rate: Option<f64>,
+    /// The metrics that were computed in it.
+    pub metrics: Vec<(String, f64)>,
+    /// How long it took.
+    pub seconds: Option<f64>,
+}
+
+impl Epoch {
+    /// A metric of this epoch.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
+    }
+}
+
+/// The loss of one step, as far as the log has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The step, from 1.
+    pub iteration: u64,
+    /// The epoch it is part of.
+    pub epoch: u64,
+    /// Its loss.
+    pub loss: f64,
+}
+
+/// The lines of `log.jsonl`.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// Epoch by epoch.
+    pub epochs: Vec<Epoch>,
+    /// Every so many steps.
+    pub steps: Vec<Step>,
+    /// The best value of the key metric so far, and its epoch.
+    pub best: Option<(f64, u64)>,
+    /// The error that ended the run.
+    pub error: Option<String>,
+    /// Lines that are not JSON.
+    pub damaged: usize,
+}
+
+impl Log {
+    /// Reads the file; `None` where there is none. A line that was cut off is counted and skipped.
+    pub(super) fn read(path: &Path) -> Result<Option<Self>, ReportError> {
+        let Some(text) = text(path)? else { return Ok(None) };
+        let mut log = Self::default();
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            match serde_json::from_str::<Value>(line) {
+                Ok(entry) if entry.is_object() => log.add(&entry),
+                _ => log.damaged += 1,
+            }
+        }
+        Ok(Some(log))
+    }
+
+    fn add(&mut self, entry: &Value) {
+        let count = |key: &str| entry[key].as_u64().unwrap_or_default();
+        let (epoch, iteration) = (count("epoch"), count("iteration"));
+        match entry["event"].as_str() {
+            Some("iteration") => {
+                self.steps.extend(number(&entry["loss"]).map(|loss| Step { iteration, epoch, loss }));
+            }
+            Some("epoch") => {
+                self.best = number(&entry["best"]).zip(entry["best_epoch"].as_u64()).or(self.best);
+                self.epochs.push(Epoch {
+                    epoch,
+                    iteration,
+                    learning_rate: number(&entry["learning_rate"]),
+                    metrics: numbers(&entry["metrics"]),
+                    seconds: number(&entry["seconds"]),
+                });
+            }
+            _ => self.error = entry["error"].as_str().map(str::to_owned).or(self.error.take()),
+        }
+    }
+}
+
+/// The rows of `metrics.csv`, and how many were no rows of it; `None` where there is no file.
+pub fn table(path: &Path) -> Result<Option<(Vec<Epoch>, usize)>, ReportError> {
+    let Some(text) = text(path)? else { return Ok(None) };
+    let advice = "the curves come from log.jsonl alone";
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+    let head = match reader.headers() {
+        Ok(head) if head.get(0) == Some("epoch") => head.clone(),
+        // A run that has not completed an epoch has an empty file.
+        Ok(head) if head.is_empty() => return Ok(Some((Vec::new(), 0))),
+        _ => return Err(ReportError::damaged(path, "has no header that begins with `epoch`", advice)),
+    };
+    let (mut epochs, mut damaged) = (Vec::new(), 0);
+    for row in reader.records() {
+        match row {
+            Ok(row) if row.len() == head.len() && row.get(0).is_some_and(|cell| cell.parse::<u64>().is_ok()) => {
+                epochs.push(epoch(&head, &row));
+            }
+            _ => damaged += 1,
+        }
+    }
+    Ok(Some((epochs, damaged)))
+}
+
+fn epoch(head: &csv::StringRecord, row: &csv::StringRecord) -> Epoch {
+    let mut epoch = Epoch::default();
+    for (name, cell) in head.iter().zip(row) {
+        match name {
+            "epoch" => epoch.epoch = cell.parse().unwrap_or_default(),
+            "iteration" => epoch.iteration = cell.parse().unwrap_or_default(),
+            "learning_rate" => epoch.learning_rate = cell.parse().ok(),
+            name => epoch.metrics.extend(cell.parse().ok().map(|value| (name.to_owned(), value))),
+        }
+    }
+    epoch
+}

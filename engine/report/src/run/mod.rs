@@ -1,0 +1,289 @@
+//! A run's folder, read: each file by itself, so that one which is missing or damaged costs only
+//! its part of the page.
+
+mod cases;
+mod checkpoints;
+mod confusion;
+mod curves;
+mod files;
+mod machine;
+mod record;
+mod summary;
+
+use std::path::{Path, PathBuf};
+
+pub use cases::{CaseMetric, CaseRow, Cases};
+pub use checkpoints::Checkpoint;
+pub use confusion::Confusion;
+pub use curves::{Epoch, Step};
+pub use machine::{Column, Machine, Phase, energy};
+pub use record::Record;
+pub use summary::{EventTime, HandlerTime, Summary};
+
+use crate::error::ReportError;
+use crate::text::counted;
+
+/// Where cases are looked for in a run's folder: what a fold of a cross-validation writes, and
+/// `hearth evaluate -o` within it.
+const CASES: [&str; 3] = ["validation.json", "report.json", "evaluation/report.json"];
+
+/// A run, as its folder has it.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The folder, as it was given.
+    pub folder: PathBuf,
+    /// What it is called on the page.
+    pub name: String,
+    /// `recipe.toml`.
+    pub recipe: String,
+    /// `run.json`.
+    pub record: Option<Record>,
+    /// `summary.json`.
+    pub summary: Option<Summary>,
+    /// Epoch by epoch, from `metrics.csv` and `log.jsonl`.
+    pub epochs: Vec<Epoch>,
+    /// The loss of some steps, from `log.jsonl`.
+    pub steps: Vec<Step>,
+    /// The best value of the key metric and its epoch, from `log.jsonl`.
+    pub best_of_log: Option<(f64, u64)>,
+    /// The error that ended it, from `log.jsonl`.
+    pub error: Option<String>,
+    /// What `checkpoints/` holds.
+    pub checkpoints: Vec<Checkpoint>,
+    /// The measured cases.
+    pub cases: Option<Cases>,
+    /// Classes of whole images that were taken for others.
+    pub confusion: Option<Confusion>,
+    /// The machine.
+    pub machine: Option<Machine>,
+    /// Whether a process holds the folder, or ended without a word.
+    pub locked: bool,
+    /// The recipe inside the program that this one comes from: its name, and its text as resolved
+    /// as `recipe.toml` is.
+    pub bundled: Option<(String, String)>,
+    /// What is missing or damaged, each with what to do.
+    pub gaps: Vec<String>,
+}
+
+impl Run {
+    /// Reads the folder of a run. Only the recipe has to be there: whatever else is missing or
+    /// damaged is in [`gaps`](Self::gaps).
+    ///
+    /// # Errors
+    /// Where the folder holds no run, or its recipe cannot be read.
+    pub fn read(folder: &Path) -> Result<Self, ReportError> {
+        let recipe = match folder.is_dir() {
+            true => files::text(&folder.join("recipe.toml"))?,
+            false => None,
+        };
+        let recipe =
+            recipe.ok_or_else(|| ReportError::NoRun { path: folder.to_owned(), advice: advice_for(folder) })?;
+        let mut gaps = Vec::new();
+        let at = |name: &str| folder.join(name);
+        let record = kept(Record::read(&at("run.json")), &mut gaps);
+        let summary = kept(Summary::read(&at("summary.json")), &mut gaps);
+        let log = kept(curves::Log::read(&at("log.jsonl")), &mut gaps);
+        let table = kept(curves::table(&at("metrics.csv")), &mut gaps);
+        let checkpoints = checkpoints::list(&at("checkpoints")).map(Some);
+        let checkpoints = kept(checkpoints, &mut gaps).unwrap_or_default();
+        let cases = CASES.iter().find_map(|name| kept(Cases::read(&at(name)), &mut gaps));
+        let machine = kept(Machine::read(folder), &mut gaps);
+        let mut run = Self {
+            folder: folder.to_owned(),
+            name: name_of(folder),
+            recipe,
+            record,
+            summary,
+            epochs: Vec::new(),
+            steps: Vec::new(),
+            best_of_log: None,
+            error: None,
+            checkpoints,
+            confusion: cases.as_ref().and_then(|cases| cases.confusion.clone()),
+            cases,
+            machine,
+            locked: at("run.lock").exists(),
+            bundled: None,
+            gaps,
+        };
+        run.add_curves(log, table);
+        run.name_gaps();
+        Ok(run)
+    }
+
+    /// The runs that a path means: itself, or the folds that it holds, in their order.
+    pub fn find(path: &Path) -> Vec<PathBuf> {
+        let is_run = |folder: &Path| folder.join("recipe.toml").is_file();
+        let folds = (0..).map(|fold| path.join(format!("fold{fold}"))).take_while(|fold| fold.is_dir());
+        let folds: Vec<PathBuf> = folds.filter(|fold| is_run(fold)).collect();
+        if is_run(path) || folds.is_empty() { vec![path.to_owned()] } else { folds }
+    }
+
+    /// Takes the measured cases from `report.json` of `hearth evaluate -o DIR`, given by the file or
+    /// its folder.
+    ///
+    /// # Errors
+    /// Where there is no such file, or it is another one.
+    pub fn cases_from(&mut self, path: &Path) -> Result<(), ReportError> {
+        self.cases = Some(read_cases(path)?);
+        self.confusion = self.cases.as_ref().and_then(|cases| cases.confusion.clone()).or(self.confusion.take());
+        self.gaps.retain(|gap| !gap.starts_with(NO_CASES));
+        Ok(())
+    }
+
+    /// Counts which classes were taken for which: `scores.csv` of `hearth predict`, and a table
+    /// whose first column is the image or case and whose `column` is its class.
+    ///
+    /// # Errors
+    /// Where one of the files is missing or another one, or they have no image in common.
+    pub fn confusion_from(&mut self, scores: &Path, truth: &Path, column: &str) -> Result<(), ReportError> {
+        self.confusion = Some(Confusion::compare(scores, truth, column)?);
+        Ok(())
+    }
+
+    /// The key metric's name. The log of a run without a summary does not say which metric it is:
+    /// then it is the one with the best value in the best epoch.
+    pub fn key_metric(&self) -> Option<&str> {
+        let of_cases = || self.cases.as_ref().and_then(Cases::key).map(|key| key.name.as_str());
+        let of_log = || {
+            let (best, epoch) = self.best_of_log?;
+            let epoch = self.epochs.iter().find(|known| known.epoch == epoch)?;
+            epoch.metrics.iter().find(|(_, value)| *value == best).map(|(name, _)| name.as_str())
+        };
+        let of_summary = self.summary.as_ref().and_then(|summary| summary.key_metric.as_deref());
+        of_summary.or_else(of_log).or_else(of_cases)
+    }
+
+    /// Whether its summary is that of the last of several processes.
+    pub fn is_resumed(&self) -> bool {
+        let steps = self.epochs.last().map_or(0, |epoch| epoch.iteration);
+        let interrupted = |checkpoint: &Checkpoint| checkpoint.tag == "interrupted" && checkpoint.iteration < steps;
+        let of_epochs: f64 = self.epochs.iter().filter_map(|epoch| epoch.seconds).sum();
+        let seconds = self.summary.as_ref().and_then(|summary| summary.seconds);
+        self.checkpoints.iter().any(interrupted)
+            || self.machine.as_ref().is_some_and(|machine| !machine.resumed.is_empty())
+            || seconds.is_some_and(|seconds| seconds < of_epochs)
+    }
+
+    /// The key metric's best value and its epoch.
+    pub fn best(&self) -> Option<(f64, u64)> {
+        let of_summary = self.summary.as_ref().and_then(|summary| summary.best.zip(summary.best_epoch));
+        of_summary.or(self.best_of_log)
+    }
+
+    /// A title: the recipe's, or the folder's name.
+    pub fn task(&self) -> &str {
+        self.summary.as_ref().and_then(|summary| summary.task.as_deref()).unwrap_or(&self.name)
+    }
+
+    /// Rows of the table, with times of the log; where one of the two is missing, the other.
+    fn add_curves(&mut self, log: Option<curves::Log>, table: Option<(Vec<Epoch>, usize)>) {
+        let has = |present: bool, name: &str| match present {
+            true => None,
+            false => Some(name.to_owned()),
+        };
+        let missing = [has(log.is_some(), "log.jsonl"), has(table.is_some(), "metrics.csv")];
+        let log = log.unwrap_or_default();
+        let (mut epochs, damaged) = table.unwrap_or_default();
+        if epochs.is_empty() {
+            epochs.clone_from(&log.epochs);
+        }
+        for epoch in &mut epochs {
+            epoch.seconds = log.epochs.iter().find(|known| known.epoch == epoch.epoch).and_then(|known| known.seconds);
+        }
+        for (name, count) in [("log.jsonl", log.damaged), ("metrics.csv", damaged)] {
+            if count > 0 {
+                let (path, lines) = (self.folder.join(name), counted(count, "line"));
+                let advice = "a run that is resumed writes its last lines again";
+                self.gaps.push(format!("{}: {lines} cut off or damaged, and skipped; {advice}", path.display()));
+            }
+        }
+        let damaged_before = |name: &str| self.gaps.iter().any(|gap| gap.contains(name));
+        let missing: Vec<String> = missing.into_iter().flatten().filter(|name| !damaged_before(name)).collect();
+        if !missing.is_empty() {
+            let (names, folder) = (missing.join(" and "), self.folder.display());
+            let advice = "the recipe may list a MetricLog with other names, or the run has not completed an epoch";
+            self.gaps.push(format!("{folder} has no {names}: curves are incomplete; {advice}"));
+        }
+        (self.epochs, self.steps) = (epochs, log.steps);
+        (self.best_of_log, self.error) = (log.best, log.error);
+    }
+
+    /// What a page of this run cannot show, beside what is damaged.
+    fn name_gaps(&mut self) {
+        let folder = self.folder.display().to_string();
+        let damaged = |gaps: &[String], name: &str| gaps.iter().any(|gap| gap.contains(name));
+        if self.summary.is_none() && !damaged(&self.gaps, "summary.json") {
+            let why = match self.locked {
+                true => "it is still running, or was killed; if so, resume it: hearth train --resume --out RUN",
+                false => "it was killed, or comes from another program; resume it: hearth train --resume --out RUN",
+            };
+            self.gaps.push(format!("{folder} has no summary.json, so outcome and times are unknown: {why}"));
+        }
+        if self.record.is_none() && !damaged(&self.gaps, "run.json") {
+            let why = "runs of earlier versions have none; the data set and its cases are not named";
+            self.gaps.push(format!("{folder} has no run.json: {why}"));
+        }
+        let only_losses = |epoch: &Epoch| epoch.metrics.iter().all(|(name, _)| name.contains("loss"));
+        // A run that generates images has nothing to compare with, and one without a checkpoint no
+        // network.
+        let generates = !self.epochs.is_empty() && self.epochs.iter().all(only_losses);
+        let validates = !generates && !self.checkpoints.is_empty();
+        if self.cases.is_none() && !damaged(&self.gaps, "report.json") && validates {
+            let how = "measure them: hearth evaluate RUN --data DIR -o RUN/evaluation";
+            self.gaps.push(format!("{NO_CASES} of {folder}; {how}"));
+        }
+    }
+}
+
+/// How the gap begins that an evaluation closes.
+const NO_CASES: &str = "There are no values of single cases";
+
+/// `report.json` of `hearth evaluate -o DIR`, given by the file or its folder.
+///
+/// # Errors
+/// Where there is no such file, or it is another one.
+pub fn read_cases(path: &Path) -> Result<Cases, ReportError> {
+    let file = if path.is_dir() { path.join("report.json") } else { path.to_owned() };
+    let advice = "give the folder that `hearth evaluate -o DIR` wrote, or its report.json";
+    Cases::read(&file)?.ok_or_else(|| ReportError::damaged(&file, "is not there", advice))
+}
+
+/// What was read, or `None` and the error among the gaps.
+fn kept<T>(read: Result<Option<T>, ReportError>, gaps: &mut Vec<String>) -> Option<T> {
+    match read {
+        Ok(found) => found,
+        Err(error) => {
+            gaps.push(error.to_string());
+            None
+        }
+    }
+}
+
+/// The folder's name; that of its parent, too, where it alone says little.
+fn name_of(folder: &Path) -> String {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let own = name(&folder).unwrap_or_else(|| folder.display().to_string());
+    match folder.parent().and_then(name) {
+        Some(parent) if own == "run" || own.starts_with("fold") => format!("{parent}/{own}"),
+        _ => own,
+    }
+}
+
+/// What to give in place of a folder that holds no run.
+fn advice_for(folder: &Path) -> String {
+    if !folder.exists() {
+        return "there is no such folder".to_owned();
+    }
+    if folder.is_file() {
+        return "it is a file; give the folder of a run".to_owned();
+    }
+    let inner = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut runs: Vec<PathBuf> = inner.filter(|path| path.join("recipe.toml").is_file()).collect();
+    runs.sort();
+    match runs.first() {
+        Some(run) => format!("did you mean {}?", run.display()),
+        None => "give the folder that `hearth train --out` made".to_owned(),
+    }
+}
