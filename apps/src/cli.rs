@@ -11,7 +11,7 @@ use tracing_subscriber::prelude::*;
 
 use crate::commands::{
     bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, metrics, models, plugin, predict,
-    preprocess, recipes, reference, report, train,
+    preprocess, profile, recipes, reference, report, train,
 };
 use crate::cores;
 use crate::error::{Failure, Outcome};
@@ -39,6 +39,8 @@ enum Command {
     /// Find a learning rate: train with rising rates until the loss diverges, and keep only the
     /// curve
     LrFind(lr_find::Args),
+    /// Where the time of a training goes, and which lines of the recipe change that
+    Profile(profile::Args),
     /// Measure a run's network on labelled cases
     Evaluate(evaluate::Args),
     /// Predict with a run's network: label maps on the images' own grids, scores, numbers, images
@@ -112,7 +114,7 @@ fn listen(verbose: u8) {
         .with_filter(filter_fn(move |metadata| !is_notice(metadata)));
     let notices = terminal::Notices.with_filter(filter_fn(is_notice));
     // A second subscriber would only come from a test in the same process; the first one stays.
-    let _ = tracing_subscriber::registry().with(lines).with(notices).try_init();
+    let _ = tracing_subscriber::registry().with(lines).with(notices).with(hearth_profile::layer()).try_init();
 }
 
 impl Command {
@@ -121,7 +123,7 @@ impl Command {
         match self.ranks() {
             // Ranks that are threads share a pool to which none of them belongs.
             Some(ranks) => ranks.alone(),
-            None => matches!(self, Command::Demo(_) | Command::LrFind(_) | Command::Metrics(_)),
+            None => matches!(self, Command::Demo(_) | Command::LrFind(_) | Command::Profile(_) | Command::Metrics(_)),
         }
     }
 
@@ -147,6 +149,7 @@ impl Command {
             Command::Demo(args) => demo::run(&args),
             Command::Train(args) => train::run(&args),
             Command::LrFind(args) => lr_find::run(&args),
+            Command::Profile(args) => profile::run(&args),
             Command::Evaluate(args) => evaluate::run(&args),
             Command::Predict(args) => predict::run(&args),
             Command::Ensemble(args) => ensemble::run(&args),

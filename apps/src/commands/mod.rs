@@ -27,6 +27,7 @@ mod predict_slides;
 mod predicted;
 pub mod preprocess;
 pub mod preview;
+pub mod profile;
 pub mod recipes;
 pub mod reference;
 pub mod report;

@@ -1,8 +1,10 @@
 //! A short run that is looked at closely: [`profile`].
 
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError};
 
+use hearth_data::Progress;
 use hearth_engine::RunEnd;
 use hearth_handlers::{Profiler, ProfilerOptions, Unit};
 use hearth_kernels::memory;
@@ -20,6 +22,8 @@ pub struct Profiling {
     pub schedule: Option<(Unit, Schedule)>,
     /// What the machine does at most, to hold kernels against.
     pub roof: Option<Roof>,
+    /// How the filling of caches is shown.
+    pub progress: Progress,
 }
 
 /// What came of it.
@@ -43,7 +47,8 @@ impl Profiling {
 }
 
 /// Trains by a recipe for as long as the profile asks, in a run's folder `out` that also receives
-/// `trace.json.gz`, `summary.json` and `summary.txt`.
+/// `trace.json.gz`, `summary.json` and `summary.txt`. `running` is given the flag that interrupts it;
+/// `None` where that was set.
 ///
 /// # Errors
 /// As a [`Session`] does, and where this process is being profiled already.
@@ -53,7 +58,8 @@ pub fn profile(
     plugins: &[PathBuf],
     out: &Path,
     how: &Profiling,
-) -> Outcome<Profiled> {
+    running: &dyn Fn(Arc<AtomicBool>),
+) -> Outcome<Option<Profiled>> {
     measure_memory(memory::in_use);
     let (unit, schedule) = how.steps();
     let before = Plan::new(document.clone())?.recipe;
@@ -66,7 +72,8 @@ pub fn profile(
         // One validation, in the epoch that is recorded.
         document.set(&format!("training.val_interval={epochs}"))?;
     }
-    let plan = Plan::new(document)?;
+    let mut plan = Plan::new(document)?;
+    plan.progress = how.progress;
     let chain = Chain::of(&plan);
     let mut session = Session::new(plan, data, plugins)?;
     session.start(out)?;
@@ -86,9 +93,10 @@ pub fn profile(
     }
     let profiles = profiler.profiles();
     session.trainer_mut().engine_mut().add(profiler)?;
+    running(session.interrupt_flag());
     let finished = session.run()?;
     if let RunEnd::Interrupted(_) = finished.end {
-        return Err(RecipeError::new("interrupted before the profile was complete"));
+        return Ok(None);
     }
     if let Some(failure) = finished.failures.iter().find(|failure| failure.name == "profiler") {
         return Err(RecipeError::new(failure.to_string()));
@@ -103,5 +111,5 @@ pub fn profile(
     let facts =
         whole.then(|| Facts::of(&profile.timeline, schedule.active, &chain, before.training.val_interval, cores));
     let findings = facts.as_ref().map(|facts| advise(&before, facts)).unwrap_or_default();
-    Ok(Profiled { profile, facts, findings, seconds: finished.seconds })
+    Ok(Some(Profiled { profile, facts, findings, seconds: finished.seconds }))
 }
