@@ -90,6 +90,9 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The variable that names a vendor's profiler to show every range in: `nvtx`, `roctx`.
+const RANGES: &str = "HEARTH_RANGES";
+
 /// Prints what the library reports: notices of a run, all warnings, and more with `-v` or the
 /// variable `RUST_LOG`.
 fn listen(verbose: u8) {
@@ -114,7 +117,17 @@ fn listen(verbose: u8) {
         .with_filter(filter_fn(move |metadata| !is_notice(metadata)));
     let notices = terminal::Notices.with_filter(filter_fn(is_notice));
     // A second subscriber would only come from a test in the same process; the first one stays.
-    let _ = tracing_subscriber::registry().with(lines).with(notices).with(hearth_profile::layer()).try_init();
+    let ranges = std::env::var(RANGES).ok().map(|kind| hearth_profile::markers(&kind));
+    let (markers, refused) = match ranges {
+        Some(Ok(markers)) => (Some(hearth_profile::markers_layer(markers)), None),
+        Some(Err(why)) => (None, Some(why)),
+        None => (None, None),
+    };
+    let layers = tracing_subscriber::registry().with(lines).with(notices).with(hearth_profile::layer()).with(markers);
+    let _ = layers.try_init();
+    if let Some(why) = refused {
+        tracing::warn!("{RANGES}: {why}");
+    }
 }
 
 impl Command {

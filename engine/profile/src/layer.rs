@@ -270,7 +270,7 @@ fn keep(range: Range) {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ranges;
 
-fn is_range(metadata: &Metadata<'_>) -> bool {
+pub(crate) fn is_range(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target().starts_with(PREFIX)
 }
 

@@ -21,6 +21,7 @@
 pub mod chrome;
 mod kernels;
 mod layer;
+mod markers;
 mod memory;
 mod profile;
 mod schedule;
@@ -30,6 +31,7 @@ mod timeline;
 
 pub use kernels::{KernelRow, Roof, kernels, table as kernel_table};
 pub use layer::{Busy, Recording, TARGET, TimelineLayer, layer, measure_memory};
+pub use markers::{Markers, MarkersLayer, NoMarkers, Nvtx, Roctx, markers, markers_layer};
 pub use memory::{Activation, Memory, counter as memory_counter};
 pub use profile::Profile;
 pub use schedule::{Action, Schedule, ScheduleError};
