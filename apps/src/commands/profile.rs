@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// The output folder, for trace.json.gz (opens in https://ui.perfetto.dev), summary.txt,
-    /// summary.json and findings.json; new or empty
+    /// summary.json, findings.json, and the run itself; new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Which steps are recorded: WAIT,WARMUP,ACTIVE[,REPEAT]. Without it: one epoch to warm up, and one
@@ -63,7 +63,6 @@ pub fn run(args: &Args) -> Outcome {
     args.sets.iter().try_for_each(|set| document.set(set))?;
     let schedule = args.schedule.as_deref().map(|text| schedule(text, &args.unit)).transpose()?;
     let on_processor = Plan::new(document.clone())?.on_processor;
-    folders::check_new_run(&args.out)?;
     interrupt::listen()?;
     let roof = on_processor.then(measure_roof);
     let how = Profiling { schedule, roof, progress: terminal::progress() };
@@ -134,12 +133,15 @@ fn show(found: &Profiled) {
     }
     let Some(facts) = &found.facts else { return };
     out!(
-        "an epoch {:.2} s: {:.2} s of training, of which {:.2} s wait for batches; a validation {:.2} s, every {} epochs",
+        "an epoch {:.2} s: {:.2} s of training, of which {:.2} s wait for batches; a validation {:.2} s, {}",
         facts.cost(),
         facts.training,
         facts.wait,
         facts.validation,
-        facts.val_interval
+        match facts.val_interval {
+            1 => "every epoch".to_owned(),
+            epochs => format!("every {epochs} epochs"),
+        }
     );
     if found.findings.is_empty() {
         out!("{}", bold("nothing to win: no lever would save 2 % of an epoch"));
@@ -172,7 +174,7 @@ fn apply(args: &Args, mut document: Document, first: Profiled, how: &Profiling) 
         finding.sets.iter().try_for_each(|set| changed.set(set))?;
         let folder =
             tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
-        let found = measured(args, &changed, &folder.path().join("run"), how)?;
+        let found = measured(args, &changed, folder.path(), how)?;
         let took = found.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
         let kept = took < best * (1.0 - NOISE);
         note!("{took:.2} s an epoch, before {best:.2} s: {}", if kept { "kept" } else { "taken back" });

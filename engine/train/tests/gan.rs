@@ -117,7 +117,7 @@ fn ranks_take_the_steps_of_one() {
         let mut options = GanOptions::new(&Device::flex());
         (options.latent_shape, options.d_train_steps, options.seed) = (vec![8], 2, 5);
         (options.max_epochs, options.ranks) = (2, ranks);
-        let sgd: OptimizerConfig = toml::from_str("name = 'SGD'\nlr = 0.02\nmomentum = 0.9").unwrap();
+        let sgd: OptimizerConfig = toml::from_str("name = 'SGD'\nlr = 0.001\nmomentum = 0.5").unwrap();
         let builder = GanTrainer::builder(generator, discriminator, loss(), sgd, loader).options(options);
         let mut trainer = builder.build().unwrap();
         let log = log_losses(&mut trainer);

@@ -7,6 +7,11 @@ fn percent(part: f64, of: f64) -> f64 {
     if of > 0.0 { part / of * 100.0 } else { 0.0 }
 }
 
+/// `every epoch`, `every 5 epochs`.
+fn every(epochs: u64) -> String {
+    if epochs == 1 { "every epoch".to_owned() } else { format!("every {epochs} epochs") }
+}
+
 /// How many threads prepare batches at a time.
 fn preparing(recipe: &Recipe, facts: &Facts) -> f64 {
     recipe.data.workers.clamp(1, facts.cores.max(1)) as f64
@@ -108,10 +113,10 @@ pub fn interval(_: &Recipe, facts: &Facts) -> Option<Finding> {
     let after = (wanted as u64).min(facts.val_interval.saturating_mul(10));
     let seconds = facts.validation / facts.val_interval.max(1) as f64 - facts.validation / after as f64;
     let evidence = format!(
-        "a validation takes {:.2} s, as long as {:.1} epochs of training, and comes every {} epochs: {:.0} % of the time",
+        "a validation takes {:.2} s, as long as {:.1} epochs of training, and comes {}: {:.0} % of the time",
         facts.validation,
         facts.validation / epoch,
-        facts.val_interval,
+        every(facts.val_interval),
         percent(facts.validation / facts.val_interval.max(1) as f64, facts.cost())
     );
     let line = format!("val_interval = {after}        # in [training]");
@@ -160,8 +165,9 @@ pub fn handlers(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     let before = options.get("every_epochs").and_then(toml::Value::as_integer).unwrap_or(1).max(1);
     let after = before * 10;
     let evidence = format!(
-        "checkpoints take {taken:.2} s of each epoch ({:.0} %): one every {before} epochs",
-        percent(*taken, facts.cost())
+        "checkpoints take {taken:.2} s of each epoch ({:.0} %): one {}",
+        percent(*taken, facts.cost()),
+        every(before as u64)
     );
     let line = format!("every_epochs = {after}        # in the options of the plugin checkpoint");
     let sets = vec![format!("plugins.{place}.options.every_epochs={after}")];

@@ -46,8 +46,8 @@ impl Profiling {
     }
 }
 
-/// Trains by a recipe for as long as the profile asks, in a run's folder `out` that also receives
-/// `trace.json.gz`, `summary.json` and `summary.txt`. `running` is given the flag that interrupts it;
+/// Trains by a recipe for as long as the profile asks, as the run `run`
+/// within `out`, which receives `trace.json.gz`, `summary.json` and `summary.txt`. `running` is given the flag that interrupts it;
 /// `None` where that was set.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub fn profile(
     plan.progress = how.progress;
     let chain = Chain::of(&plan);
     let mut session = Session::new(plan, data, plugins)?;
-    session.start(out)?;
+    session.start(&out.join("run"))?;
     let options = ProfilerOptions::default()
         .folder(out)
         .unit(unit)

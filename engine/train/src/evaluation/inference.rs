@@ -10,7 +10,11 @@ use hearth_nn::networks::Network;
 /// The network's output for `x`, `[B, C, X, Y, Z]`, in f32. An input or window the network cannot
 /// take is an error.
 pub(crate) fn infer<N: Network>(inferer: &dyn Inferer, x: Tensor<5>, network: &N) -> Result<Tensor<5>, BoxError> {
-    guarded(inferer, x, network, &|x| network.forward(x).cast(DType::F32))
+    let _range = tracing::trace_span!("forward").entered();
+    guarded(inferer, x, network, &|x| {
+        let _range = tracing::trace_span!("network", shape = ?x.dims()).entered();
+        network.forward(x).cast(DType::F32)
+    })
 }
 
 /// What a network returns in training, in f32.

@@ -1,0 +1,132 @@
+//! `hearth profile` and `hearth report`: what they write, and what they refuse.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use common::{TINY, fail, phantom, plugins_are_built, succeed, text};
+use flate2::read::GzDecoder;
+use serde_json::Value;
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
+}
+
+/// The complete events of a trace, how often each.
+fn trace(path: &Path) -> BTreeMap<String, usize> {
+    let file = fs::File::open(path).expect("a trace");
+    let trace: Value = serde_json::from_reader(GzDecoder::new(file)).expect("JSON");
+    let mut counts = BTreeMap::new();
+    for event in trace["traceEvents"].as_array().expect("events") {
+        if event["ph"] == "X" {
+            assert!(event["dur"].as_f64() >= Some(0.0) && event["ts"].as_f64() >= Some(0.0), "{event}");
+            *counts.entry(event["name"].as_str().expect("a name").to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// The tiny recipe without a cache, behind a step that takes long.
+fn slow(folder: &Path) -> String {
+    let path = folder.join("slow.toml");
+    let smooth = "    { name = \"GaussianSmooth\", keys = [\"image\"], sigma = 3.0 },\n    { name = \"Orientation\"";
+    let text_of =
+        TINY.replace("[data]\n", "[data]\ncache = { rate = 0.0 }\n").replace("    { name = \"Orientation\"", smooth);
+    fs::write(&path, text_of).expect("written");
+    text(&path)
+}
+
+#[test]
+fn a_profile_finds_what_is_computed_again_and_a_schedule_ends() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = text(&phantom(dir.path(), 5));
+    let recipe = slow(dir.path());
+    let out = dir.path().join("profile");
+    let own = ["--data", &data, "--device", "cpu"];
+    let said = succeed(&[&["profile", &recipe, "--out", &text(&out), "--apply"], &own[..]].concat());
+    let findings = json(&out.join("findings.json"));
+    let cached = findings["findings"].as_array().expect("a list").iter().find(|one| {
+        one["sets"]
+            .as_array()
+            .expect("changes")
+            .iter()
+            .any(|set| set.as_str().expect("a change").starts_with("data.cache="))
+    });
+    let cached = cached.unwrap_or_else(|| panic!("a smoothing of every case in every epoch is not found: {findings}"));
+    assert!(cached["evidence"].as_str().expect("words").contains("GaussianSmooth"), "{cached}");
+    assert!(said.contains("keep what is deterministic in memory") && said.contains("step load"), "{said}");
+    let steps = findings["facts"]["steps"].as_array().expect("steps");
+    let smooth = steps.iter().find(|step| step["name"] == "GaussianSmooth").expect("the step");
+    assert_eq!((smooth["fixed"].as_bool(), smooth["calls"].as_f64()), (Some(true), Some(4.0)), "4 cases train");
+
+    let counts = trace(&out.join("trace.json.gz"));
+    for (name, count) in [("backward", 4), ("optimizer", 4), ("metric mean_dice", 1), ("transform GaussianSmooth", 5)] {
+        assert_eq!(counts.get(name), Some(&count), "{name}: {counts:?}");
+    }
+    let summary = json(&out.join("summary.json"));
+    let rows: Vec<&str> =
+        summary["step"].as_array().expect("rows").iter().map(|row| row["name"].as_str().expect("a name")).collect();
+    assert_eq!(rows, ["first load", "step load", "forward", "loss", "backward", "optimizer", "total"]);
+    let conv = summary["kernels"].as_array().expect("kernels").iter().find(|row| row["name"] == "conv").expect("one");
+    assert!(conv["flop"].as_f64() > Some(1e4) && conv["of_roof"].as_f64() > Some(0.0), "{conv}");
+    // Volumes of 48 voxels a side are large blocks.
+    assert!(summary["memory"]["peak"].as_u64() > Some(100_000), "{}", summary["memory"]);
+
+    // What --apply wrote is a recipe, with its reasons, and a ladder.
+    let faster = fs::read_to_string(out.join("faster.toml")).expect("a recipe");
+    assert!(faster.starts_with("# Made by `hearth profile --apply`"), "{faster}");
+    let faster = text(&out.join("faster.toml"));
+    let nowhere = text(&dir.path().join("nowhere"));
+    succeed(&[&["train", &faster, "--out", &nowhere, "--dry-run"], &own[..]].concat());
+    assert_eq!(json(&out.join("ladder.json"))[0]["change"], "as it was");
+    assert!(out.join("ladder.png").is_file());
+    let left: Vec<_> = fs::read_dir(&out).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".tmp")), "trials are removed: {left:?}");
+
+    // Iterations by the schedule, and no further.
+    let out = dir.path().join("steps");
+    succeed(&[&["profile", &recipe, "--out", &text(&out), "--schedule", "1,1,3"], &own[..]].concat());
+    let counts = trace(&out.join("trace.json.gz"));
+    assert_eq!((counts["backward"], counts["optimizer"]), (3, 3), "{counts:?}");
+    assert_eq!(json(&out.join("findings.json"))["findings"].as_array().map(Vec::len), Some(0));
+
+    let refuse = |more: &[&str], words: &[&str]| {
+        let out = text(&dir.path().join("refused"));
+        fail(&[&["profile", &recipe, "--out", &out], &own[..], more].concat(), 1, words);
+        assert!(!dir.path().join("refused").exists(), "{more:?} leaves nothing");
+    };
+    refuse(&["--schedule", "1,1"], &["--schedule 1,1", "WAIT,WARMUP,ACTIVE"]);
+    refuse(&["--schedule", "1,1,0"], &["active = 0"]);
+    refuse(&["--schedule", "1,1,1,0"], &["never ends"]);
+    refuse(&["--schedule", "a,b,c"], &["not numbers"]);
+    refuse(&["--schedule", "1,1,1", "--unit", "days"], &["iterations or epochs"]);
+    refuse(&["--set", "optimizer.lr=-1"], &["lr"]);
+    fail(&[&["profile", &recipe, "--out", &text(&out)], &own[..]].concat(), 1, &["steps"]);
+}
+
+/// The handler in a recipe, and a page of the run.
+#[test]
+fn a_run_with_a_profiler_has_a_report() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = text(&phantom(dir.path(), 5));
+    let path = dir.path().join("profiled.toml");
+    let handler = "\n[[handlers]]\nname = \"Profiler\"\nactive = 2\nrepeat = 2\n[[handlers]]\nname = \"MachineMonitor\"\nevery_seconds = 0.05\n";
+    fs::write(&path, format!("{TINY}{handler}")).expect("written");
+    let run = dir.path().join("run");
+    succeed(&["train", &text(&path), "--data", &data, "--out", &text(&run), "--epochs", "5", "--device", "cpu"]);
+    for folder in ["profile", "profile/cycle-2"] {
+        assert_eq!(trace(&run.join(folder).join("trace.json.gz"))["backward"], 2, "{folder}");
+    }
+    let machine = fs::read_to_string(run.join("machine.csv")).expect("a table");
+    assert!(machine.lines().count() > 2, "{machine}");
+    let page = dir.path().join("page.html");
+    succeed(&["report", &text(&run), "-o", &text(&page)]);
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("mean dice") && html.contains("<svg") && !html.contains("src=\"http"), "{}", html.len());
+    fail(&["report", &text(&run), "-o", &text(&page)], 1, &["page.html exists"]);
+    fail(&["report", &data, "-o", &text(&dir.path().join("none.html"))], 1, &["data"]);
+}
