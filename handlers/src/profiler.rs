@@ -58,6 +58,14 @@ pub type Profiles = Arc<Mutex<Vec<Profile>>>;
 /// repeat`) and writes for each cycle a trace that Perfetto opens, `trace.json.gz`, and tables of
 /// times, kernels and memory, `summary.json` and `summary.txt`. Other steps cost one branch a range.
 ///
+/// ```
+/// # use hearth_handlers::{Profiler, ProfilerOptions};
+/// let profiler = Profiler::new(ProfilerOptions::default().wait(1).warmup(1).active(3))?;
+/// assert_eq!(profiler.all_steps(), Some(5));
+/// assert!(Profiler::new(ProfilerOptions::default().active(0)).is_err());
+/// # Ok::<(), hearth_registry::Fault>(())
+/// ```
+///
 /// The program's `tracing` subscriber must have `hearth_profile::layer()`; `hearth` has it.
 #[derive(Debug)]
 pub struct Profiler {
