@@ -15,7 +15,6 @@ need srun slurm-client
 need munged munge
 need mpirun.openmpi openmpi-bin
 need mpirun.mpich mpich
-srun --mpi=list 2>&1 | grep -q pmix || skip "SLURM: srun has no pmix (Debian: libpmix-dev, slurm-wlm-basic-plugins)"
 
 node="$(hostname -s)"
 daemons=()
@@ -65,6 +64,8 @@ NodeName=$node NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
 PartitionName=main Nodes=$node Default=YES MaxTime=INFINITE State=UP
 CONF
 export SLURM_CONF="$work/slurm.conf"
+# It lists nothing without a configuration.
+srun --mpi=list 2>&1 | grep -q pmix || skip "SLURM: srun has no pmix (Debian: libpmix-dev, slurm-wlm-basic-plugins)"
 
 munged --foreground --force --key-file="$work/munge.key" --socket="$work/munge.socket" --pid-file="$work/munge.pid" \
     --seed-file="$work/munge.seed" --log-file="$work/munge.log" >"$work/munged.out" 2>&1 &

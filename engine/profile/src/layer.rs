@@ -268,7 +268,7 @@ fn keep(range: Range) {
 
 /// Lets ranges through while there is a recording, and switches them off otherwise.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ranges;
+struct Ranges;
 
 pub(crate) fn is_range(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target().starts_with(PREFIX)
@@ -289,7 +289,6 @@ impl<S> Filter<S> for Ranges {
 }
 
 /// The layer of a subscriber that records: `registry().with(hearth_profile::layer())`.
-pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> tracing_subscriber::filter::Filtered<TimelineLayer, Ranges, S>
-{
+pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
     TimelineLayer.with_filter(Ranges)
 }

@@ -5,10 +5,10 @@ mod roctx;
 
 use std::fmt;
 
+use tracing::Subscriber;
 use tracing::span::{Attributes, Id};
-use tracing::{Metadata, Subscriber};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{FilterFn, Filtered};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
@@ -115,8 +115,6 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for MarkersLayer {
 
 /// The layer of a subscriber that passes every range on:
 /// `registry().with(hearth_profile::markers_layer(Box::new(Nvtx)))`.
-pub fn markers_layer<S: Subscriber + for<'a> LookupSpan<'a>>(
-    to: Box<dyn Markers>,
-) -> Filtered<MarkersLayer, FilterFn<fn(&Metadata<'_>) -> bool>, S> {
-    MarkersLayer(to).with_filter(FilterFn::new(crate::layer::is_range as fn(&Metadata<'_>) -> bool))
+pub fn markers_layer<S: Subscriber + for<'a> LookupSpan<'a>>(to: Box<dyn Markers>) -> impl Layer<S> {
+    MarkersLayer(to).with_filter(filter_fn(crate::layer::is_range))
 }

@@ -24,7 +24,7 @@ pub fn measure_roof() -> Roof {
     let kernel = Tensor::<5>::random([channels, channels, 3, 3, 3], Distribution::Default, &device);
     let shape = ConvShape { padding: [1; 3], ..ConvShape::default() };
     let flop = 2.0 * (channels * channels * 27 * side.pow(3)) as f64;
-    let convolution = flop / fastest(|| drop(conv3d(image.clone(), kernel.clone(), None, shape.clone())));
+    let convolution = flop / fastest(|| drop(conv3d(image.clone(), kernel.clone(), None, shape)));
     // Larger than any cache.
     let from = vec![1.0_f32; 32 << 20];
     let mut to = vec![0.0_f32; from.len()];
