@@ -1,4 +1,4 @@
-//! What a profiler sees: a span for the run, each epoch, each iteration and each call of a handler,
+//! What a profiler sees: a span for the run, each epoch, each iteration, each batch asked for and each call of a handler,
 //! nested and balanced.
 
 mod mock;
@@ -71,8 +71,9 @@ fn nested_and_balanced() {
     let counting = Counting::new("counting", Event::Started | Event::ForwardCompleted | Event::EpochCompleted);
     let text = spans(1, 2, |engine| assert!(engine.add(counting).is_ok()));
     let call = |event: &str| format!("> handler \"counting\" {event} <");
-    let epoch =
-        |e: u64| format!("> epoch {e} > iteration {e} {} < {} <", call("forward_completed"), call("epoch_completed"));
+    let epoch = |e: u64| {
+        format!("> epoch {e} > iteration {e} > fetch < {} < {} <", call("forward_completed"), call("epoch_completed"))
+    };
     assert_eq!(text, format!("> run {} {} {} <", call("started"), epoch(1), epoch(2)));
 }
 
@@ -91,6 +92,6 @@ fn a_run_that_ends_in_its_middle_leaves_no_span_open() {
             engine.on(Event::IterationStarted.once(1), ask).unwrap();
         });
         assert_eq!(text.matches('>').count(), text.matches('<').count(), "{what}: {text}");
-        assert!(text.starts_with("> run > epoch 1 > iteration 1 > handler"), "{text}");
+        assert!(text.starts_with("> run > epoch 1 > iteration 1 > fetch < > handler"), "{text}");
     }
 }
