@@ -9,7 +9,7 @@
 pub mod cli;
 pub mod commands;
 mod cores;
-mod error;
+pub mod error;
 pub mod folders;
 pub mod interrupt;
 pub mod picture;

@@ -26,11 +26,11 @@ pub struct Args {
     /// The data set, as for `hearth train`
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// The output folder, for trace.json.gz (opens in https://ui.perfetto.dev), summary.txt,
+    /// The output folder, for trace.json.gz (opens in Perfetto, ui.perfetto.dev), summary.txt,
     /// summary.json, findings.json, and the run itself; new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Which steps are recorded: WAIT,WARMUP,ACTIVE[,REPEAT]. Without it: one epoch to warm up, and one
+    /// Which steps are recorded: WAIT,WARMUP,ACTIVE or WAIT,WARMUP,ACTIVE,REPEAT. Without it: one epoch to warm up, and one
     /// with a validation, which the findings need
     #[arg(long, value_name = "STEPS")]
     pub schedule: Option<String>,
