@@ -30,8 +30,8 @@ pub struct Args {
     /// summary.json, findings.json, and the run itself; new or empty
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Which steps are recorded: WAIT,WARMUP,ACTIVE or WAIT,WARMUP,ACTIVE,REPEAT. Without it: one epoch to warm up, and one
-    /// with a validation, which the findings need
+    /// Which steps are recorded: WAIT,WARMUP,ACTIVE or WAIT,WARMUP,ACTIVE,REPEAT. Without it: one
+    /// epoch to warm up, and one with a validation, which the findings need
     #[arg(long, value_name = "STEPS")]
     pub schedule: Option<String>,
     /// What --schedule counts: iterations or epochs
