@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{errors, fail, hearth, plugins_are_built, run, succeed, text, wait_until};
 use hearth_data::read_image;
-use hearth_data::slides::Slide;
+use hearth_data::slides::{PyramidOptions, Slide, pyramid};
 use serde_json::Value;
 
 /// Two slides with tumours and two without, of 1024 pixels.
@@ -300,6 +300,21 @@ fn froc_of_made_up_maps_is_what_it_must_be() {
     assert!(printed.contains("tumours   2") && printed.contains("slides    2"), "{printed}");
     assert!(printed.contains("0.25 false positives per slide  0.5000"), "{printed}");
     assert!(printed.contains("1    false positives per slide  1.0000"), "{printed}");
+    // The same tumours as a mask of one level, of four pixels for one of the map.
+    let masks = at("masks");
+    fs::create_dir_all(&masks).expect("made");
+    let inside = |x: u32, y: u32| (40..160).contains(&y) && ((40..160).contains(&x) || (480..600).contains(&x));
+    let one_level = PyramidOptions { smallest: 1000, ..PyramidOptions::default() };
+    let mask = |width: u32| {
+        let pixels: Vec<u8> = (0..width * 400).map(|at| u8::from(inside(at % width, at / width))).collect();
+        let file = pyramid(&pixels, width as usize, 400, &one_level).expect("a mask");
+        fs::write(masks.join("a_mask.tif"), file).expect("written");
+    };
+    mask(800);
+    let of_masks = ["metrics", "froc", "--maps", &text(&at("maps")), "--truth", &text(&masks)];
+    assert_eq!(succeed(&of_masks), printed);
+    mask(700);
+    fail(&of_masks, 1, &["a_mask.tif", "700 x 400", "no mask of a slide of 12800 x 6400 pixels", "200 x 100"]);
     let fewer = succeed(&words(&["--threshold", "0.75"]));
     assert!(fewer.contains("FROC score  0.5000"), "{fewer}");
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use hearth_data::phantom;
+use hearth_registry::counted;
 
 use super::{convert, inspect, preview, verify};
 use crate::error::{Context, Failure, Outcome};
@@ -113,7 +114,8 @@ pub fn run(args: &Args) -> Outcome {
             options.layout = layout;
             let made = phantom::brats(out, *cases as usize, &options);
             made.while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
-            out!("{cases} cases in {}; for `hearth train brats --data {0}{classes}`", out.display());
+            let made = counted(*cases as usize, "case");
+            out!("{made} in {}; for `hearth train brats --data {0}{classes}`", out.display());
             Ok(())
         }
         Action::Phantom { kind: Kind::Lung, cases, out, size, seed, .. } => {
@@ -143,7 +145,11 @@ pub fn run(args: &Args) -> Outcome {
             let options = spheres_options(size.map_or(128, |size| size as usize), *noise, *seed)?;
             phantom::spheres(out, *cases as usize, *test as usize, &options)
                 .while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
-            out!("{cases} cases in {}; try: hearth train ensemble --data {0} --out run", out.display());
+            out!(
+                "{} in {1}; try: hearth train ensemble --data {1} --out run",
+                counted(*cases as usize, "case"),
+                out.display()
+            );
             Ok(())
         }
         Action::Phantom { test: 1.., .. } => {
@@ -157,14 +163,17 @@ pub fn run(args: &Args) -> Outcome {
                 true => format!("; try: hearth train demo --data {} --out run", out.display()),
                 false => String::new(),
             };
-            out!("{cases} cases in {}{hint}", out.display());
+            out!("{} in {}{hint}", counted(*cases as usize, "case"), out.display());
             Ok(())
         }
         Action::Phantom { kind: Kind::Pathology, cases, out, size, seed, .. } => {
             folders::check_free(out)?;
             phantom_slides(out, *cases as usize, size.map(|size| size as usize), *seed)?;
             let shown = out.display();
-            out!("{cases} slides in {shown}; try: hearth train pathology --data {shown} --out run");
+            out!(
+                "{} in {shown}; try: hearth train pathology --data {shown} --out run",
+                counted(*cases as usize, "slide")
+            );
             Ok(())
         }
     }

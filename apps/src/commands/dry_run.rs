@@ -51,8 +51,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
         let made = sampler.sampler(&cases.training, 1, plan.recipe.training.seed);
         made.map_err(|fault| plan.document.located("data.sampler", fault))?;
     }
-    let (train, validate) = (cases.training.len(), cases.validation.len());
-    out!("{}     {}: {train} cases train, {validate} validate", bold("data"), cases.name);
+    out!("{}     {}: {}", bold("data"), cases.name, cases.counts());
     let predicted = cases.predicted_bytes(plan)?;
     let cache = &plan.recipe.data.cache;
     let place = match (cache.dir(), cache.on_device()) {

@@ -15,6 +15,7 @@ use crate::sharing::finished;
 use crate::terminal::{self, seconds};
 use hearth_engine::RunEnd;
 use hearth_recipe::RecipeError;
+use hearth_registry::counted;
 use hearth_train::Ranks;
 
 /// Arguments of `hearth train`.
@@ -171,7 +172,7 @@ pub(super) fn finish(session: &mut Session) -> Outcome {
         let (kernels, time) = (tuning.kernels, seconds(tuning.seconds));
         note!("{time} of it went into choosing {kernels} kernels for this GPU; the next run reuses them");
     }
-    note!("{epoch} epochs, {best}{}: {root}", seconds(took));
+    note!("{}, {best}{}: {root}", counted(epoch as usize, "epoch"), seconds(took));
     Ok(())
 }
 

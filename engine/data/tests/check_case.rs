@@ -83,6 +83,14 @@ fn voxels_that_are_not_finite() {
         v[7] = f32::NEG_INFINITY;
     });
     refused(Some(bad), None, &["CheckCase", "image:", "3 of 60 voxels", "2 NaN, 1 infinite"]);
+    // Of several channels, those that have them.
+    let of = |hit: &[usize]| {
+        let mut values = vec![0.0; 240];
+        hit.iter().for_each(|channel| values[channel * 60 + 59] = f32::NAN);
+        Image::from_values(values, [4, 3, 4, 5], GRID, &host_device())
+    };
+    refused(Some(of(&[2])), None, &["1 of 240 voxels", "all in channel 2 (the first is 0)"]);
+    refused(Some(of(&[0, 3])), None, &["2 of 240 voxels", "in channels 0, 3 (the first is 0)"]);
 }
 
 #[test]

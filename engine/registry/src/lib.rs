@@ -50,6 +50,7 @@
 //! # Ok::<(), Fault>(())
 //! ```
 
+mod counted;
 mod document;
 mod entry;
 mod fault;
@@ -63,6 +64,7 @@ mod read;
 mod registry;
 mod type_name;
 
+pub use counted::counted;
 pub use document::Document;
 pub use entry::{Described, Entry, Kind, Registration, build_by_reading, described, kinds};
 pub use fault::Fault;

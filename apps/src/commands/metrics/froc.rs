@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE|DIR", required = true, num_args = 1..)]
     pub maps: Vec<PathBuf>,
     /// The folder of the tumours: NAME.xml (ASAP), NAME.geojson, or masks of one channel,
-    /// NAME_mask.tif or NAME.tif; a slide without any of these counts as one without tumours
+    /// NAME_mask.tif or NAME.tif, of the slide's size or any level's; a slide without any of these counts as one without tumours
     #[arg(long, value_name = "DIR")]
     pub truth: PathBuf,
     /// Where froc.csv, froc.json and froc.png go
@@ -243,18 +243,52 @@ fn truth(args: &Args, map: &Map) -> Outcome<Option<Vec<u8>>> {
         return Ok(Some(annotations.mask(&Area::whole(map.slide, (columns, rows)), &pick)));
     }
     let Some(slide) = mask(&["_mask.tif", "_Mask.tif", ".tif", ".tiff"].map(at))? else { return Ok(None) };
-    let Some(level) = slide.levels().iter().position(|level| (level.width, level.height) == (columns, rows)) else {
+    sampled(&slide, map).map(Some)
+}
+
+/// Pixels of a mask that are read at a time.
+const BAND: usize = 32 << 20;
+
+/// A mask on the grid of a map: its own level of that size, or of the next larger one the pixels at
+/// the centres of the map's.
+fn sampled(slide: &Slide, map: &Map) -> Outcome<Vec<u8>> {
+    let [rows, columns] = map.shape;
+    let levels = slide.levels().iter().enumerate();
+    let proportional = |width: usize, height: usize| {
+        let across = width as f64 * map.slide.1 as f64 / map.slide.0 as f64;
+        width >= columns && height >= rows && (across - height as f64).abs() <= 1.5
+    };
+    let fitting = levels
+        .filter(|(_, level)| (level.width, level.height) == (columns, rows) || proportional(level.width, level.height));
+    let Some((index, level)) = fitting.min_by_key(|(_, level)| level.width) else {
         let sizes: Vec<String> =
             slide.levels().iter().map(|level| format!("{} x {}", level.width, level.height)).collect();
+        let (width, height) = map.slide;
         return Err(Failure::new(format!(
-            "{}: no level has the size of the map, {columns} x {rows}; there are {}",
+            "{}: it has {} pixels, which are no mask of a slide of {width} x {height} pixels, whose map has \
+             {columns} x {rows}",
             slide.path().display(),
             sizes.join(", ")
         )));
     };
-    let raster = slide.read_region(level, 0, 0, columns, rows)?;
-    let values = raster.samples.to_f32();
-    Ok(Some(values.chunks_exact(raster.channels.max(1)).map(|pixel| u8::from(pixel[0] > 0.0)).collect()))
+    let (width, height) = (level.width, level.height);
+    let centre = |at: usize, of: usize, length: usize| ((2 * at + 1) * length / (2 * of)).min(length - 1);
+    let mut found = Vec::with_capacity(rows * columns);
+    let most = (BAND / width).max(1);
+    while found.len() < rows * columns {
+        let first = found.len() / columns;
+        let top = centre(first, rows, height);
+        let here = (first..rows).take_while(|row| centre(*row, rows, height) < top + most).count();
+        let bottom = centre(first + here - 1, rows, height);
+        let raster = slide.read_region(index, 0, top as i64, width, bottom + 1 - top)?;
+        let (values, step) = (raster.samples.to_f32(), raster.channels.max(1));
+        for row in first..first + here {
+            let line = (centre(row, rows, height) - top) * width;
+            let pixel = |column: usize| values[(line + centre(column, columns, width)) * step];
+            found.extend((0..columns).map(|column| u8::from(pixel(column) > 0.0)));
+        }
+    }
+    Ok(found)
 }
 
 /// The first of these files that is a mask: a pyramid of one channel. The slides themselves may lie

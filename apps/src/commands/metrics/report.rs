@@ -35,7 +35,8 @@ impl Spread {
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count as f64;
         let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-        Self { mean, std: (squares / (count as f64 - 1.0)).sqrt(), count }
+        let std = if count > 1 { (squares / (count as f64 - 1.0)).sqrt() } else { f64::NAN };
+        Self { mean, std, count }
     }
 }
 
@@ -97,11 +98,15 @@ impl Report {
         Spread::of(self.values(class, metric))
     }
 
-    /// The mean over classes of each class's mean; `None` where a metric does not measure classes.
+    /// The mean over cases of each case's mean over its classes, as MONAI's reduction `mean` and
+    /// `hearth evaluate` have it; `None` where a metric does not measure classes.
     fn over_classes(&self, metric: usize) -> Option<f64> {
-        let each = self.classes().into_iter().filter(|class| **class != Class::All);
-        let means: Vec<f64> = each.map(|class| self.spread(class, metric).mean).filter(|mean| !mean.is_nan()).collect();
-        (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
+        let of_case = |(_, rows): &(String, Rows)| {
+            let classes = rows.iter().filter(|(class, _)| **class != Class::All);
+            Spread::of(classes.filter_map(|(_, values)| values.get(metric).copied().flatten()).map(|v| v.value)).mean
+        };
+        let over = Spread::of(self.cases.iter().map(of_case));
+        (over.count > 0).then_some(over.mean)
     }
 
     /// Lines for people.
@@ -136,7 +141,7 @@ impl Report {
         }
         if classes.iter().filter(|class| ***class != Class::All).count() > 1 {
             let each = (0..self.metrics.len()).map(|metric| cell(self.over_classes(metric)));
-            rows.push(["mean".to_owned(), "of classes".to_owned()].into_iter().chain(each).collect());
+            rows.push(["mean".to_owned(), "of all".to_owned()].into_iter().chain(each).collect());
         }
         let mut lines = table::lines(&columns, &rows);
         let cases = if self.cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", self.cases.len()) };

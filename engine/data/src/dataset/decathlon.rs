@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use hearth_registry::counted;
 use serde_json::Value;
 
 use super::{Field, Item};
@@ -79,7 +80,7 @@ impl DecathlonDataset {
     pub fn split_last(&self, n: usize) -> Result<(Vec<Item>, Vec<Item>), DataError> {
         let count = self.training.len();
         if n >= count {
-            return Err(DataError::Option(format!("{n} cases to validate, but there are only {count} with labels")));
+            return Err(DataError::Option(format!("{} to validate, but only {count} with labels", counted(n, "case"))));
         }
         let (train, validate) = self.training.split_at(count - n);
         Ok((train.to_vec(), validate.to_vec()))

@@ -38,18 +38,22 @@ impl Layout for Dicom {
     }
 
     fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
-        if !wants.images.is_empty() {
-            let what = "data.images chooses among files; in a folder of DICOM a case is one series";
-            return Err(wrong(path, what.to_owned()));
-        }
         let kind = match self.prefer {
             Preferred::Seg => AnnotationKind::Segmentation,
             Preferred::RtStruct => AnnotationKind::StructureSet,
         };
         let found = dicom_items_preferring(path, kind).map_err(|error| {
             let known = "no dataset.json, no BIDS, no BraTS folders, no table";
-            wrong(path, format!("not a known data set ({known}), and no cases of DICOM: {error}"))
+            let why = error.to_string();
+            // Most such errors begin with the same folder.
+            let of_folder = why.strip_prefix(&format!("{}: ", path.display()));
+            let why = of_folder.map_or_else(|| why.clone(), |what| format!("it {what}"));
+            wrong(path, format!("not a known data set ({known}), and no cases of DICOM: {why}"))
         })?;
+        if !wants.images.is_empty() {
+            let what = "data.images chooses among files; in a folder of DICOM a case is one series";
+            return Err(wrong(path, what.to_owned()));
+        }
         let label = |mut item: Item| {
             if let Some(drawn) = item.files.remove("seg") {
                 item.files.insert("label".to_owned(), drawn);

@@ -101,18 +101,32 @@ impl CheckCase {
             return Err(TransformError::new(what).expected(format!("{expected}, as many as the network takes")));
         }
         let (mut nan, mut infinite, mut all) = (0, 0, 0);
+        // The files of a case with several images are its channels, in their order.
+        let mut hit: Vec<String> = Vec::new();
         with_values(image, |values| {
             all = values.len();
-            for part in values.chunks(4096) {
-                // One cheap check per block; blocks with invalid values are rare.
-                if !part.iter().fold(true, |fine, v| fine & v.is_finite()) {
-                    nan += part.iter().filter(|v| v.is_nan()).count();
-                    infinite += part.iter().filter(|v| v.is_infinite()).count();
+            for (channel, values) in values.chunks((all / channels.max(1)).max(1)).enumerate() {
+                let before = nan + infinite;
+                for part in values.chunks(4096) {
+                    // One cheap check per block; blocks with invalid values are rare.
+                    if !part.iter().fold(true, |fine, v| fine & v.is_finite()) {
+                        nan += part.iter().filter(|v| v.is_nan()).count();
+                        infinite += part.iter().filter(|v| v.is_infinite()).count();
+                    }
+                }
+                if nan + infinite > before {
+                    hit.push(channel.to_string());
                 }
             }
         })?;
         if nan + infinite > 0 {
-            let what = format!("{} of {all} voxels are not finite ({nan} NaN, {infinite} infinite)", nan + infinite);
+            let count = nan + infinite;
+            let place = match (channels, &hit[..]) {
+                (1, _) => String::new(),
+                (_, [one]) => format!(", all in channel {one} (the first is 0)"),
+                _ => format!(", in channels {} (the first is 0)", hit.join(", ")),
+            };
+            let what = format!("{count} of {all} voxels are not finite ({nan} NaN, {infinite} infinite){place}");
             return Err(TransformError::new(what)
                 .expected("finite values")
                 .advice("one such voxel makes the loss NaN: replace them in the file, or exclude the case"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hearth_data::layouts::{self, CaseList, Target, Wants};
 use hearth_data::readers::check_grids;
 use hearth_data::{CrossValidation, Item, Sample};
-use hearth_registry::unknown;
+use hearth_registry::{counted, unknown};
 
 use super::Plan;
 use super::patients::split_patients;
@@ -29,18 +29,26 @@ impl Cases {
     pub fn open(folder: &Path, recipe: &Recipe) -> Outcome<Self> {
         let set = list(folder, recipe)?;
         let count = set.labelled.len();
-        let doing = || format!("--data {}: splitting {count} cases", folder.display());
+        let doing = || format!("--data {}: splitting {}", folder.display(), counted(count, "case"));
         let (training, validation) = split(&set, recipe).while_doing(doing)?;
         let lacks = validation.is_empty() && recipe.data.validation != Validation::None;
         if training.is_empty() || lacks {
             let validation = toml::Value::try_from(&recipe.data.validation).map_err(RecipeError::from_error)?;
             return Err(RecipeError::new(format!(
-                "the data set {:?} has {count} labelled cases; with data.validation = {validation} none are left to \
+                "the data set {:?} has {}; with data.validation = {validation} none are left to \
                  train or to validate: change it, or add cases",
-                set.name
+                set.name,
+                counted(count, "labelled case")
             )));
         }
         Ok(Self { name: set.name, training, validation })
+    }
+
+    /// How many train and validate, in words.
+    pub fn counts(&self) -> String {
+        let verb = |count: usize, verb: &str| if count == 1 { format!("{verb}s") } else { verb.to_owned() };
+        let (train, validate) = (self.training.len(), self.validation.len());
+        format!("{} {}, {validate} {}", counted(train, "case"), verb(train, "train"), verb(validate, "validate"))
     }
 
     /// All labelled cases of a folder, however many there are, in the order of its list.
@@ -183,7 +191,7 @@ fn split(list: &CaseList, recipe: &Recipe) -> Outcome<(Vec<Item>, Vec<Item>)> {
             Ok((train, validate))
         }
         Validation::Last(n) if *n >= count => {
-            Err(RecipeError::new(format!("{n} cases to validate, but there are only {count} with labels")))
+            Err(RecipeError::new(format!("{} to validate, but only {count} with labels", counted(*n, "case"))))
         }
         Validation::Last(n) => {
             let (train, validate) = cases.split_at(count - n);

@@ -10,6 +10,7 @@ use hearth_engine::{Engine, RunEnd};
 use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
+use hearth_registry::counted;
 use hearth_train::{
     EvaluatorBuilder, EvaluatorOptions, Ranks, RunFolder, RunLock, SharedCases, SupervisedEvaluator, SupervisedTrainer,
     Train, TrainerOptions, checkpoint, device,
@@ -300,7 +301,10 @@ fn warn(plan: &Plan, plugins: &[Attached]) {
         warning!("no `validation` plugin is loaded, so the run will not validate");
     } else if training.epochs < training.val_interval {
         let (epochs, interval) = (training.epochs, training.val_interval);
-        warning!("the run will never validate: it has {epochs} epochs and val_interval = {interval}");
+        warning!(
+            "the run will never validate: it has {} and val_interval = {interval}",
+            counted(epochs as usize, "epoch")
+        );
     }
 }
 
@@ -322,8 +326,7 @@ fn trainer_of_rank(
     let cases = Cases::open(data, recipe)?;
     known_labels::check(plan, &[&cases.training[..], &cases.validation].concat())?;
     let network = plan.starting_network(from)?;
-    let (train, validate) = (cases.training.len(), cases.validation.len());
-    notice!("{}: {train} cases train, {validate} validate, on {}", cases.name, device::name(&plan.device));
+    notice!("{}: {}, on {}", cases.name, cases.counts(), device::name(&plan.device));
     let part = parts::training(plan, cases.training, ranks)?;
     let loader = training_loader(plan, part)?;
     let own = parts::evaluated(&cases.validation, ranks);
@@ -344,7 +347,7 @@ fn trainer_of_rank(
     let mut trainer = builder.build().map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
     let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
-    let shared = ranks.map(|ranks| SharedCases { ranks: ranks.clone(), cases: validate });
+    let shared = ranks.map(|ranks| SharedCases { ranks: ranks.clone(), cases: cases.validation.len() });
     let (builder, _) = evaluator_builder(plan, loader, recipe.inferer.shared(), Empty::default(), shared)?;
     let mut validation = builder.build()?;
     validation.engine_mut().add(PassProgress::new("validation", plan.progress))?;

@@ -197,5 +197,5 @@ fn region(
         let point = [x as f64 + cell(i % grid), y as f64 + cell(i / grid)];
         f64::from(u8::from(annotations.contains(point, pick)))
     };
-    Region { slide: path.to_owned(), centre: [y, x], labels: (0..grid * grid).map(label).collect() }
+    Region { slide: path.to_owned(), centre: [y, x], labels: (0..grid * grid).map(label).collect(), line: None }
 }

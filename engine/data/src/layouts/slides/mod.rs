@@ -86,6 +86,8 @@ struct Region {
     centre: [i64; 2],
     /// A label for each cell of the grid, row by row.
     labels: Vec<f64>,
+    /// Its line, where it comes from a list.
+    line: Option<usize>,
 }
 
 impl Region {
@@ -254,7 +256,8 @@ fn check_places(list: &Path, regions: &[Region]) -> Result<(), DataError> {
         let [row, column] = region.centre;
         if !(0..height as i64).contains(&row) || !(0..width as i64).contains(&column) {
             let slide = name(&region.slide);
-            beyond.push(format!("{slide}: x {column}, y {row}; the slide has {width} x {height} pixels"));
+            let line = region.line.map_or_else(String::new, |line| format!("line {line}: "));
+            beyond.push(format!("{line}{slide}: x {column}, y {row}; the slide has {width} x {height} pixels"));
         }
     }
     if beyond.is_empty() {

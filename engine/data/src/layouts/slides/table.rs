@@ -138,7 +138,7 @@ pub(super) fn read(layout: &Slides, path: &Path) -> Result<Table, DataError> {
                 other => return Err(fail(number, format!("split is {other:?}, expected \"train\" or \"validation\""))),
             });
         }
-        regions.push(Region { slide, centre, labels });
+        regions.push(Region { slide, centre, labels, line: Some(number) });
     }
     if !missing.is_empty() {
         let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
