@@ -137,6 +137,45 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
     assert!(one.join("LUNG1-001_seg.dcm").is_file());
 }
 
+/// A PET beside the CT is no input of a network for CT, unless it is asked for.
+#[test]
+fn series_of_other_modalities_are_skipped() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let data = chests(dir.path(), 2);
+    let run = dir.path().join("run");
+    train(&data, &run, 1, &["training.val_interval=1"]);
+    let images = data.join("LUNG1-001/00001-StudyID-NA/0.000000-NA");
+    let pet = data.join("LUNG1-001/00001-StudyID-NA/1.000000-PET");
+    fs::create_dir_all(&pet).expect("made");
+    for slice in fs::read_dir(&images).expect("slices").map(|entry| entry.expect("an entry").path()) {
+        let mut object = dicom_object::open_file(&slice).expect("a slice");
+        let uid = object.element(tags::SOP_INSTANCE_UID).expect("an UID").to_str().expect("text").into_owned();
+        let put = |object: &mut DefaultDicomObject, tag, vr, value: &str| {
+            object.put(DataElement::new(tag, vr, PrimitiveValue::from(value)));
+        };
+        put(&mut object, tags::MODALITY, VR::CS, "PT");
+        put(&mut object, tags::SERIES_INSTANCE_UID, VR::UI, "1.2.7");
+        put(&mut object, tags::SERIES_NUMBER, VR::IS, "7");
+        put(&mut object, tags::SOP_INSTANCE_UID, VR::UI, &format!("{uid}.7"));
+        object.write_to_file(pet.join(slice.file_name().expect("a name"))).expect("written");
+    }
+    let (run, tree) = (text(&run), text(&data.join("LUNG1-001")));
+    let predict = |given: &str, out: &str, more: &[&str]| {
+        let out = text(&dir.path().join(out));
+        let words = ["predict", &run, "-i", given, "-o", &out, "--device", "cpu"];
+        let made = common::run(&[&words[..], more].concat());
+        assert!(made.status.success(), "{}", errors(&made));
+        (below(Path::new(&out)), errors(&made))
+    };
+    let (made, said) = predict(&tree, "ct", &[]);
+    assert_eq!(made, ["LUNG1-001_seg.nii.gz"]);
+    assert!(said.contains("skips 1 series of PT: the network is for CT (data.modalities)"), "{said}");
+    let (made, said) = predict(&tree, "asked", &["--series", "7"]);
+    assert!(made.len() == 1 && !said.contains("skips"), "{made:?} {said}");
+    let (made, said) = predict(&text(&pet), "alone", &[]);
+    assert!(made.len() == 1 && said.contains("the network is for CT (data.modalities)"), "{said}");
+}
+
 /// A slice of a series is missing: the recipe's chain refuses the case, unless it is accepted.
 #[test]
 fn a_missing_slice_is_found_by_the_recipe_s_chain_and_can_be_accepted() {

@@ -143,6 +143,17 @@ for kind in "pmix openmpi" "pmi2 mpich"; do
     within 30 is_over "$job" || fail "an interrupt does not end the job that was queued again"
     proved "scontrol requeue: $batch.sbatch resumes by itself"
 
+    # SLURM counts time limits in minutes: two more for each MPI.
+    if [ "${HEARTH_LONG:-0}" = 1 ]; then
+        name="timed-$batch"
+        SBATCH_TIMELIMIT=2 SBATCH_SIGNAL=INT@60 submit "$batch" "$name" --epochs 100000
+        within 150 is_over "$job" || fail "a signal before the time limit does not end the job"
+        grep -q '"outcome": "interrupted"' "$work/$name/summary.json" || fail "the signal is not in the summary"
+        compgen -G "$work/$name/checkpoints/*-interrupt*" >/dev/null || fail "the signal leaves no checkpoint"
+        resumes "$work/$name"
+        proved "--signal=INT@60 --time=2: the ranks of $batch.sbatch write a checkpoint before the time is up"
+    fi
+
     train "killed-$mpi" --epochs 100000 --set training.val_interval=100000
     srun --ntasks=2 --mpi="$mpi" --kill-on-bad-exit=1 "$program" "${arguments[@]}" >"$work/srun.out" 2>"$work/srun.err" &
     step=$!

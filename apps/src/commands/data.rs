@@ -49,15 +49,15 @@ enum Action {
         /// The same seed gives the same images
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Files and labels of `brats`
-        #[arg(long, value_enum, default_value_t = Layout::Decathlon)]
-        layout: Layout,
+        /// Files and labels of `brats` [default: decathlon]
+        #[arg(long, value_enum)]
+        layout: Option<Layout>,
         /// Further volumes of `spheres` in OUT/test, a data set of its own
         #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
         test: u32,
-        /// Noise of `spheres` between 0 and this value; the spheres have 0.5 to 1
-        #[arg(long, value_name = "VALUE", default_value_t = 0.0)]
-        noise: f64,
+        /// Noise of `spheres` between 0 and this value; the spheres have 0.5 to 1 [default: 0]
+        #[arg(long, value_name = "VALUE")]
+        noise: Option<f64>,
     },
 }
 
@@ -100,13 +100,22 @@ pub fn run(args: &Args) -> Outcome {
         Action::Phantom { kind, size: Some(size @ 1025..), .. } if !matches!(kind, Kind::Pathology) => {
             Err(Failure::new(format!("--size {size}: volumes have 16 to 1024 voxels in plane")))
         }
+        Action::Phantom { kind, layout: Some(_), .. } if !matches!(kind, Kind::Brats) => {
+            Err(Failure::new("--layout is for `brats`: the others have one layout each"))
+        }
+        Action::Phantom { kind, noise: Some(_), .. } if !matches!(kind, Kind::Spheres) => {
+            Err(Failure::new("--noise is for `spheres`: the others have noise of their own"))
+        }
+        Action::Phantom { kind: Kind::Hands, size: Some(_), .. } => {
+            Err(Failure::new("--size is not for `hands`: they have 64 x 64 pixels"))
+        }
         Action::Phantom { kind: Kind::Brats, cases, out, size, seed, layout, .. } => {
             folders::check_free(out)?;
             let mut options = phantom::BratsOptions::default().seed(*seed).progress(progress());
             if let Some(size) = size {
                 options.size = *size as usize;
             }
-            let (layout, classes) = match layout {
+            let (layout, classes) = match layout.unwrap_or(Layout::Decathlon) {
                 Layout::Decathlon => (phantom::BratsLayout::Decathlon, ""),
                 Layout::Brats2018 => (phantom::BratsLayout::Brats2018, " --set task.classes=brats2018"),
                 Layout::Brats2023 => (phantom::BratsLayout::Brats2023, " --set task.classes=brats2023"),
@@ -142,7 +151,7 @@ pub fn run(args: &Args) -> Outcome {
         }
         Action::Phantom { kind: Kind::Spheres, cases, out, size, seed, test, noise, .. } => {
             folders::check_free(out)?;
-            let options = spheres_options(size.map_or(128, |size| size as usize), *noise, *seed)?;
+            let options = spheres_options(size.map_or(128, |size| size as usize), noise.unwrap_or(0.0), *seed)?;
             phantom::spheres(out, *cases as usize, *test as usize, &options)
                 .while_doing(|| format!("cannot make the volumes in {}", out.display()))?;
             out!(

@@ -102,6 +102,10 @@ pub struct Data {
     /// suffixes of files, columns of a table. By default, all that there are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
+    /// The modalities of DICOM that the network is for (`CT`, `MR`, `PT`): `predict` skips other
+    /// series of a tree, unless it is told which. By default, all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modalities: Vec<String>,
     /// Which labelled cases validate.
     pub validation: Validation,
     /// The folds of a cross-validation: a run for each, in place of `validation`.
@@ -126,6 +130,7 @@ impl Default for Data {
         Self {
             layout: None,
             images: Vec::new(),
+            modalities: Vec::new(),
             validation: Validation::default(),
             folds: None,
             cache: usual_cache(),

@@ -153,7 +153,7 @@ pub fn inputs(given: &Path, recipe: &Recipe, series: Option<&str>) -> Outcome<Ve
     }
     let images = images_of(given)?;
     if images.len() == 1 && images[0] == given && given.is_dir() {
-        let found = series_below(given, series.or(series_of(recipe)))?;
+        let found = series_below(given, series.or(series_of(recipe)), &recipe.data.modalities)?;
         if !found.is_empty() {
             return Ok(found.into_iter().map(|found| Input::Series(Box::new(found))).collect());
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use hearth_data::dicom::{Scan, Series, scan};
 
 use crate::error::{Context, Outcome, RecipeError};
+use crate::notice::{notice, warning};
 
 /// A series to predict.
 #[derive(Clone, Debug)]
@@ -22,7 +23,8 @@ pub struct FoundSeries {
 }
 
 /// The series below a folder: all of them, or with `wanted` one of each study
-/// ([`Scan::select`]). None where there is no DICOM.
+/// ([`Scan::select`]). Of several series those of other `modalities` are skipped, unless one is
+/// wanted or there are none of these. None where there is no DICOM.
 ///
 /// The results of a series lie where its own folder lies in the tree, and are called like it: those
 /// of `TREE/patient/ct` are `OUT/patient/ct_...`. Where several series share a folder, their numbers
@@ -32,13 +34,15 @@ pub struct FoundSeries {
 /// # Errors
 /// A folder that cannot be read; a study that does not have the series that is wanted; a series
 /// whose files lie in several folders.
-pub fn series_below(given: &Path, wanted: Option<&str>) -> Outcome<Vec<FoundSeries>> {
+pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -> Outcome<Vec<FoundSeries>> {
     // The root is everything that there is.
     if !given.canonicalize().is_ok_and(|real| real.file_name().is_some()) {
         return Ok(Vec::new());
     }
     let scanned = scan(given).while_doing(|| given.display().to_string())?;
-    let Some(wanted) = wanted else { return placed(given, scanned.series.iter().collect(), &scanned) };
+    let Some(wanted) = wanted else {
+        return placed(given, of_modalities(given, &scanned, modalities), &scanned);
+    };
     let mut studies: BTreeMap<&str, Vec<&Series>> = BTreeMap::new();
     for series in &scanned.series {
         studies.entry(series.study()).or_default().push(series);
@@ -54,6 +58,26 @@ pub fn series_below(given: &Path, wanted: Option<&str>) -> Outcome<Vec<FoundSeri
         chosen.push(series[place]);
     }
     placed(given, chosen, &scanned)
+}
+
+/// The series of these modalities; all where none is one, or none are named. What is skipped or
+/// unusual is told.
+fn of_modalities<'a>(given: &Path, scanned: &'a Scan, modalities: &[String]) -> Vec<&'a Series> {
+    let suits = |series: &Series| modalities.iter().any(|name| name.eq_ignore_ascii_case(series.modality()));
+    let (suiting, others): (Vec<&Series>, Vec<&Series>) = scanned.series.iter().partition(|series| suits(series));
+    if modalities.is_empty() || others.is_empty() {
+        return scanned.series.iter().collect();
+    }
+    let (place, names) = (given.display(), modalities.join(", "));
+    let found: BTreeSet<&str> = others.iter().map(|series| series.modality()).collect();
+    let found = found.into_iter().collect::<Vec<_>>().join(", ");
+    if suiting.is_empty() {
+        warning!("{place}: the network is for {names} (data.modalities); these series are {found}");
+        return others;
+    }
+    let count = others.len();
+    notice!("{place}: skips {count} series of {found}: the network is for {names} (data.modalities)");
+    suiting
 }
 
 fn placed(given: &Path, mut chosen: Vec<&Series>, scanned: &Scan) -> Outcome<Vec<FoundSeries>> {
