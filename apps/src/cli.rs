@@ -10,7 +10,7 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::prelude::*;
 
 use crate::commands::{
-    bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, metrics, models, plugin, predict,
+    bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, memory, metrics, models, plugin, predict,
     preprocess, profile, recipes, reference, report, train,
 };
 use crate::cores;
@@ -41,6 +41,8 @@ enum Command {
     LrFind(lr_find::Args),
     /// Where the time of a training goes, and which lines of the recipe change that
     Profile(profile::Args),
+    /// How much memory a recipe takes, by owner, before it is started; which batch and crop fit
+    Memory(memory::Args),
     /// Measure a run's network on labelled cases
     Evaluate(evaluate::Args),
     /// Predict with a run's network: label maps on the images' own grids, scores, numbers, images
@@ -163,6 +165,7 @@ impl Command {
             Command::Train(args) => train::run(&args),
             Command::LrFind(args) => lr_find::run(&args),
             Command::Profile(args) => profile::run(&args),
+            Command::Memory(args) => memory::run(&args),
             Command::Evaluate(args) => evaluate::run(&args),
             Command::Predict(args) => predict::run(&args),
             Command::Ensemble(args) => ensemble::run(&args),

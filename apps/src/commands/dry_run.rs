@@ -64,6 +64,11 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
+/// Voxels along each axis, as they are read.
+pub fn sizes_text(shape: [usize; 3]) -> String {
+    shape.map(|n| n.to_string()).join(" x ")
+}
+
 fn chain(name: &str, pipeline: &Pipeline) {
     out!("{}", bold(&format!("{name} pipeline")));
     for (index, step) in pipeline.steps().iter().enumerate() {

@@ -16,6 +16,7 @@ pub mod folds;
 mod generate;
 pub mod inspect;
 pub mod lr_find;
+pub mod memory;
 pub mod merging;
 pub mod metrics;
 pub mod models;

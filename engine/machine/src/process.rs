@@ -52,6 +52,16 @@ impl Process {
     }
 }
 
+/// Bytes of this process that lie in memory now; `None` where the system does not say.
+pub fn resident() -> Option<u64> {
+    Process::open().read().map(|reading| reading.memory)
+}
+
+/// Bytes that are free in this machine, or in its container.
+pub fn free_memory() -> u64 {
+    Process::open().machine_memory().1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use burn::module::Module;
+use hearth_data::DataLoader;
 use hearth_nn::losses::PatchAdversarialLoss;
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_train::{AdversaryOptions, GanOptions, GanTrainer, Latents, Ranks, Shown};
@@ -104,14 +105,24 @@ pub fn gan_trainer(
     from: Start,
     ranks: Option<&Ranks>,
 ) -> Outcome<GanTrainer<AnyNetwork, AnyNetwork>> {
-    let recipe = &plan.recipe;
-    let cases = Cases::open(data, recipe)?;
+    let cases = Cases::open(data, &plan.recipe)?;
     let generator = plan.starting_network(from)?;
+    notice!("{}: {} images train, on {}", cases.name, cases.training.len(), hearth_train::device::name(&plan.device));
+    let loader = training_loader(plan, parts::training(plan, cases.training, ranks)?)?;
+    gan_trainer_over(plan, generator, loader, ranks)
+}
+
+/// The same over any batches.
+pub(super) fn gan_trainer_over(
+    plan: &Plan,
+    generator: AnyNetwork,
+    loader: DataLoader,
+    ranks: Option<&Ranks>,
+) -> Outcome<GanTrainer<AnyNetwork, AnyNetwork>> {
+    let recipe = &plan.recipe;
     let lacking = || RecipeError::new("the recipe has no [discriminator]");
     let discriminator = plan.discriminator(&generator)?.ok_or_else(lacking)?;
     let adversarial = recipe.adversarial.clone().unwrap_or_default();
-    notice!("{}: {} images train, on {}", cases.name, cases.training.len(), hearth_train::device::name(&plan.device));
-    let loader = training_loader(plan, parts::training(plan, cases.training, ranks)?)?;
     let mut options = GanOptions::new(&plan.device);
     (options.precision, options.max_epochs) = (plan.precision, recipe.training.epochs);
     (options.d_train_steps, options.g_update_latents) = (adversarial.d_train_steps, adversarial.g_update_latents);

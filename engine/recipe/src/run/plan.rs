@@ -159,6 +159,25 @@ impl Plan {
         Ok(network)
     }
 
+    /// Voxels of the crops that the training chain makes, where its steps say so.
+    pub(super) fn crop(&self, dims: usize) -> Option<[usize; 3]> {
+        let of_image = |place: &usize| self.recipe.transforms.get(*place).is_none_or(|table| works_on(table, "image"));
+        let steps = self.training.steps().iter().zip(&self.training_places).rev();
+        let effects = steps.filter(|(_, place)| of_image(place)).map(|(step, _)| step.effect());
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Sizes { size, .. } => {
+                let axis = |axis: usize| if size.len() == 1 { size.first() } else { size.get(axis) };
+                let length = |at: usize| axis(at).and_then(|n| usize::try_from(*n).ok()).filter(|n| *n > 0);
+                let mut shape = [1; 3];
+                for (at, side) in shape.iter_mut().enumerate().take(dims) {
+                    *side = length(at)?;
+                }
+                Some(shape)
+            }
+            _ => None,
+        })
+    }
+
     /// Fails where the recipe's crops or windows have a size that the network cannot take: found
     /// out now, rather than in the first step.
     pub(super) fn check_sizes(&self, network: &AnyNetwork, channels: usize) -> Outcome {

@@ -322,7 +322,7 @@ fn trainer_of_rank(
 ) -> Outcome<SupervisedTrainer<AnyNetwork>> {
     let recipe = &plan.recipe;
     // Before the work begins.
-    let loss = recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
+    recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
     let cases = Cases::open(data, recipe)?;
     known_labels::check(plan, &[&cases.training[..], &cases.validation].concat())?;
     let network = plan.starting_network(from)?;
@@ -331,21 +331,8 @@ fn trainer_of_rank(
     let loader = training_loader(plan, part)?;
     let own = parts::evaluated(&cases.validation, ranks);
     let validation = dataset(plan, own, plan.validation.clone(), Use::Validation)?;
-    let seed = recipe.training.seed;
-    let mut options = TrainerOptions::new(&plan.device);
-    options.precision = plan.precision;
-    options.max_epochs = recipe.training.epochs;
-    (options.accumulate, options.clip) = (recipe.training.accumulate, recipe.training.clip);
-    options.seed = seed;
-    options.ranks = ranks.cloned();
-    let discriminator = plan.discriminator(&network)?;
-    let mut builder = SupervisedTrainer::builder(network, loss, &recipe.optimizer, loader).options(options);
-    if let Some(discriminator) = discriminator {
-        let (adversarial, how) = plan.adversary();
-        builder = builder.adversary(discriminator, adversarial, how);
-    }
-    let mut trainer = builder.build().map_err(|error| plan.document.error_at("optimizer", error.to_string()))?;
-    let single = LoaderOptions { batch_size: 1, seed, ..LoaderOptions::default() };
+    let mut trainer = trainer_over(plan, network, loader, ranks)?;
+    let single = LoaderOptions { batch_size: 1, seed: recipe.training.seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
     let shared = ranks.map(|ranks| SharedCases { ranks: ranks.clone(), cases: cases.validation.len() });
     let (builder, _) = evaluator_builder(plan, loader, recipe.inferer.shared(), Empty::default(), shared)?;
@@ -353,6 +340,30 @@ fn trainer_of_rank(
     validation.engine_mut().add(PassProgress::new("validation", plan.progress))?;
     trainer.add_evaluator(VALIDATION, validation);
     Ok(trainer)
+}
+
+/// The trainer of a recipe over any batches, without its `validation`.
+pub(super) fn trainer_over(
+    plan: &Plan,
+    network: AnyNetwork,
+    loader: DataLoader,
+    ranks: Option<&Ranks>,
+) -> Outcome<SupervisedTrainer<AnyNetwork>> {
+    let recipe = &plan.recipe;
+    let loss = recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
+    let mut options = TrainerOptions::new(&plan.device);
+    options.precision = plan.precision;
+    options.max_epochs = recipe.training.epochs;
+    (options.accumulate, options.clip) = (recipe.training.accumulate, recipe.training.clip);
+    options.seed = recipe.training.seed;
+    options.ranks = ranks.cloned();
+    let discriminator = plan.discriminator(&network)?;
+    let mut builder = SupervisedTrainer::builder(network, loss, &recipe.optimizer, loader).options(options);
+    if let Some(discriminator) = discriminator {
+        let (adversarial, how) = plan.adversary();
+        builder = builder.adversary(discriminator, adversarial, how);
+    }
+    builder.build().map_err(|error| plan.document.error_at("optimizer", error.to_string()))
 }
 
 /// The training cases behind their pipeline, caches filled, in their order.
