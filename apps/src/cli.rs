@@ -11,7 +11,7 @@ use tracing_subscriber::prelude::*;
 
 use crate::commands::{
     bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, memory, metrics, models, plugin, predict,
-    preprocess, profile, recipes, reference, report, train,
+    preprocess, profile, recipes, reference, report, train, tune,
 };
 use crate::cores;
 use crate::error::{Failure, Outcome};
@@ -41,6 +41,8 @@ enum Command {
     LrFind(lr_find::Args),
     /// Where the time of a training goes, and which lines of the recipe change that
     Profile(profile::Args),
+    /// Choose a GPU's kernels for a recipe ahead of its run; export and import such choices
+    Tune(tune::Args),
     /// How much memory a recipe takes, by owner, before it is started; which batch and crop fit
     Memory(memory::Args),
     /// Measure a run's network on labelled cases
@@ -165,6 +167,7 @@ impl Command {
             Command::Train(args) => train::run(&args),
             Command::LrFind(args) => lr_find::run(&args),
             Command::Profile(args) => profile::run(&args),
+            Command::Tune(args) => tune::run(&args),
             Command::Memory(args) => memory::run(&args),
             Command::Evaluate(args) => evaluate::run(&args),
             Command::Predict(args) => predict::run(&args),

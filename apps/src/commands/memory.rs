@@ -123,7 +123,7 @@ fn print(found: &Footprint, args: &Args, limit: u64, of_limit: &str) {
 }
 
 /// Three numbers of voxels; of two, one slice.
-fn voxels(option: &str, text: &str) -> Outcome<[usize; 3]> {
+pub fn voxels(option: &str, text: &str) -> Outcome<[usize; 3]> {
     let wrong = || Failure::new(format!("{option} {text}: give voxels along each axis, as in 96,96,96"));
     let numbers = text.split([',', 'x']).map(|number| number.trim().parse::<usize>().ok().filter(|n| *n > 0));
     let numbers: Vec<usize> = numbers.collect::<Option<_>>().ok_or_else(wrong)?;

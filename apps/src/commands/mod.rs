@@ -34,4 +34,5 @@ pub mod reference;
 pub mod report;
 pub mod train;
 mod tta;
+pub mod tune;
 pub mod verify;

@@ -156,7 +156,7 @@ pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path, r
 pub(super) fn finish(session: &mut Session) -> Outcome {
     let finished = session.run();
     interrupt::over();
-    let Finished { end, epoch, best, seconds: took, tuning, failures, folder, data } = finished?;
+    let Finished { end, epoch, best, seconds: took, tuning, failures, folder, data, key: _ } = finished?;
     let root = folder.root().display();
     if let RunEnd::Interrupted(_) = end {
         note!("stopped in epoch {epoch}; resume with:");

@@ -42,6 +42,7 @@
 pub mod attention;
 mod blend;
 mod cast;
+pub mod choices;
 pub mod conv3d;
 mod copy;
 pub mod counter_rng;

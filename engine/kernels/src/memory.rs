@@ -32,6 +32,9 @@ pub struct KeepLarge {
 /// Bytes of all large blocks in use, and the most there were since [`begin_peak`].
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// Bytes of all large blocks, with those that are kept for reuse, and the most since [`begin_peak`].
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static PEAK_HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of the large blocks that this process uses now: volumes, activations, weights. 0 where
 /// [`KeepLarge`] is not its allocator.
@@ -44,9 +47,21 @@ pub fn peak() -> usize {
     PEAK.load(Ordering::Relaxed)
 }
 
-/// Begins a new [`peak`], with what is in use now.
+/// The most bytes of large blocks, with those that were kept for reuse, since [`begin_peak`].
+pub fn peak_held() -> usize {
+    PEAK_HELD.load(Ordering::Relaxed)
+}
+
+/// Begins a new [`peak`] and [`peak_held`], with what there is now.
 pub fn begin_peak() {
     PEAK.store(in_use(), Ordering::Relaxed);
+    PEAK_HELD.store(HELD.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+#[cfg(target_os = "linux")]
+fn mapped(size: usize) {
+    let held = HELD.fetch_add(size, Ordering::Relaxed) + size;
+    PEAK_HELD.fetch_max(held, Ordering::Relaxed);
 }
 
 #[cfg(target_os = "linux")]
@@ -298,11 +313,13 @@ mod kept {
                 libc::munmap(block.add(size).cast(), PAGE - before);
             }
             libc::madvise(block.cast(), size, libc::MADV_HUGEPAGE);
+            super::mapped(size);
             block
         }
     }
 
     fn unmap(block: *mut u8, size: usize) {
+        super::HELD.fetch_sub(size, super::Ordering::Relaxed);
         // SAFETY: the block is a mapping of this size that nobody uses.
         unsafe { libc::munmap(block.cast(), size) };
     }

@@ -36,6 +36,6 @@ mod sampler;
 pub use gpu::{Gpu, GpuAbout, GpuReading, Vendor};
 pub use packages::Packages;
 pub use probe::{About, Machine, Probe, Reading};
-pub use process::{ProcessReading, free_memory, resident};
+pub use process::{ProcessReading, free_memory, peak_resident, resident};
 pub use rates::{Rates, Sample};
 pub use sampler::Sampler;

@@ -57,6 +57,13 @@ pub fn resident() -> Option<u64> {
     Process::open().read().map(|reading| reading.memory)
 }
 
+/// The most bytes of this process that lay in memory at a time; `None` where the system does not say.
+pub fn peak_resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
 /// Bytes that are free in this machine, or in its container.
 pub fn free_memory() -> u64 {
     Process::open().machine_memory().1

@@ -41,7 +41,7 @@ pub fn cache(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     );
     let line = "cache = { rate = 1.0, workers = 8 }        # in [data]".to_owned();
     let sets = vec!["data.cache={ kind = \"cache\", rate = 1.0, workers = 8 }".to_owned()];
-    Some(Finding { lever: "keep what is deterministic in memory", evidence, line, sets, seconds })
+    Some(Finding { lever: "keep what is deterministic in memory", evidence, line, sets, seconds, same_course: true })
 }
 
 /// Batches can be prepared while the network computes.
@@ -64,7 +64,7 @@ pub fn workers(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     );
     let line = format!("workers = {after}        # in [data]");
     let sets = vec![format!("data.workers={after}")];
-    Some(Finding { lever: "prepare batches in threads", evidence, line, sets, seconds: wait * won })
+    Some(Finding { lever: "prepare batches in threads", evidence, line, sets, seconds: wait * won, same_course: true })
 }
 
 /// A crop by label that looks for its voxels anew each time.
@@ -97,7 +97,7 @@ pub fn indices(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
         time.calls
     );
     let line = format!("{line}, before {CROP} with fg_indices_key = \"{label}_fg\", bg_indices_key = \"{label}_bg\"");
-    Some(Finding { lever: "look for the voxels of crops once", evidence, line, sets, seconds })
+    Some(Finding { lever: "look for the voxels of crops once", evidence, line, sets, seconds, same_course: true })
 }
 
 /// Validations that take a large part of the time.
@@ -126,6 +126,7 @@ pub fn interval(_: &Recipe, facts: &Facts) -> Option<Finding> {
         line,
         sets: vec![format!("training.val_interval={after}")],
         seconds,
+        same_course: true,
     })
 }
 
@@ -151,6 +152,7 @@ pub fn overlap(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
         line,
         sets: vec![format!("inferer.overlap={ENOUGH}")],
         seconds,
+        same_course: false,
     })
 }
 
@@ -171,5 +173,12 @@ pub fn handlers(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     );
     let line = format!("every_epochs = {after}        # in the options of the plugin checkpoint");
     let sets = vec![format!("plugins.{place}.options.every_epochs={after}")];
-    Some(Finding { lever: "write checkpoints less often", evidence, line, sets, seconds: taken * 0.9 })
+    Some(Finding {
+        lever: "write checkpoints less often",
+        evidence,
+        line,
+        sets,
+        seconds: taken * 0.9,
+        same_course: true,
+    })
 }

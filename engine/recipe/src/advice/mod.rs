@@ -24,15 +24,17 @@ pub struct Finding {
     pub sets: Vec<String>,
     /// Seconds of each epoch that it is expected to win, validation included.
     pub seconds: f64,
+    /// Whether the training takes the same steps with it, so that nothing else is learned.
+    pub same_course: bool,
 }
 
 /// Below this share of an epoch nothing is worth a line of the recipe.
 const LEAST: f64 = 0.02;
 
-/// The findings about a run, those that win most first.
-pub fn advise(recipe: &Recipe, facts: &Facts) -> Vec<Finding> {
+/// The findings about a run, those that win most first; `further` ones were tried.
+pub fn advise(recipe: &Recipe, facts: &Facts, further: Vec<Finding>) -> Vec<Finding> {
     let levers = [levers::cache, levers::workers, levers::indices, levers::interval, levers::overlap, levers::handlers];
-    let found = levers.iter().filter_map(|lever| lever(recipe, facts));
+    let found = levers.iter().filter_map(|lever| lever(recipe, facts)).chain(further);
     let mut found: Vec<Finding> = found.filter(|finding| finding.seconds >= LEAST * facts.cost()).collect();
     found.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     found

@@ -10,7 +10,7 @@ use hearth_handlers::{Profiler, ProfilerOptions, Unit};
 use hearth_kernels::memory;
 use hearth_profile::{Profile, Roof, Schedule, measure_memory};
 
-use super::{Plan, Session};
+use super::{Cases, Plan, Session, trials};
 use crate::advice::{Chain, Facts, Finding, advise};
 use crate::error::{Outcome, RecipeError};
 use crate::recipe::Document;
@@ -63,6 +63,7 @@ pub fn profile(
     measure_memory(memory::in_use);
     let (unit, schedule) = how.steps();
     let before = Plan::new(document.clone())?.recipe;
+    let tried = document.clone();
     let mut document = document.clone();
     let steps = schedule.steps().ok_or_else(|| RecipeError::new("a profile ends: give a repeat of 1 or more"))?;
     // An epoch has an iteration at least; the profiler ends a run whose steps are iterations.
@@ -110,6 +111,12 @@ pub fn profile(
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let facts =
         whole.then(|| Facts::of(&profile.timeline, schedule.active, &chain, before.training.val_interval, cores));
-    let findings = facts.as_ref().map(|facts| advise(&before, facts)).unwrap_or_default();
+    let findings = match &facts {
+        Some(facts) => {
+            let further = trials::tried(&tried, &Cases::open(data, &before)?, facts)?;
+            advise(&before, facts, further)
+        }
+        None => Vec::new(),
+    };
     Ok(Some(Profiled { profile, facts, findings, seconds: finished.seconds }))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use hearth_data::{DataLoader, LoaderOptions};
-use hearth_engine::{Engine, RunEnd};
+use hearth_engine::{Better, Engine, RunEnd};
 use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
@@ -221,7 +221,9 @@ impl Session {
         let mut failures = handlers::failures(engine);
         failures.extend(self.validation().into_iter().flat_map(handlers::failures));
         let epoch = state.epoch;
-        Ok(Finished { end, epoch, best, seconds, tuning, failures, folder, data: self.data.clone() })
+        let key = state.key_metric.as_ref();
+        let key = key.and_then(|name| Some((name.clone(), *state.metrics.get(name)?, state.better == Better::Higher)));
+        Ok(Finished { end, epoch, best, key, seconds, tuning, failures, folder, data: self.data.clone() })
     }
 
     /// The evaluator's engine.
@@ -248,6 +250,8 @@ pub struct Finished {
     pub epoch: u64,
     /// The key metric, its best value and that value's epoch, where there is one.
     pub best: Option<(String, f64, u64)>,
+    /// The key metric, its last value, and whether a higher one is better.
+    pub key: Option<(String, f64, bool)>,
     /// How long it took, caches included.
     pub seconds: f64,
     /// How much of it went into choosing kernels for the device.

@@ -48,6 +48,7 @@ pub fn write(
         "best_metric": state.best_metric.map(number),
         "best_epoch": state.best_epoch,
         "seconds": seconds,
+        "peak_memory": hearth_machine::peak_resident(),
         "tuning": { "kernels": tuning.kernels, "seconds": tuning.seconds },
         "event_seconds": engine.event_times(),
         "event_counts": engine.event_counts(),

@@ -5,18 +5,16 @@
 //! large as its crops; two measurements are that line. The same is done for windows of the inferer and
 //! for the volume they lie in. With data, its cases give the sizes, and what the caches take.
 
-mod made_up;
-mod measured;
-
 use std::path::Path;
 
 use burn::module::Module;
-use hearth_data::{DrawKey, LoaderOptions, Sample};
+use hearth_data::LoaderOptions;
 use hearth_kernels::memory;
 use hearth_nn::networks::Network;
 use serde::Serialize;
 
-use self::measured::{Step, evaluated, stepped};
+use super::made_up::{crops, crops_of_a_case, evaluated, narrowed, sample, stepped};
+use super::tuned::validated;
 use super::{Cases, Plan, Start};
 use crate::error::{Outcome, RecipeError};
 use crate::recipe::{Document, Node, Output};
@@ -74,6 +72,8 @@ pub struct Footprint {
     /// What a step takes whatever its crops.
     #[serde(skip)]
     fixed: f64,
+    /// Freed blocks that wait for their next use, as a part of a step.
+    spare: f64,
 }
 
 /// Memory of a validation, in bytes.
@@ -102,9 +102,17 @@ impl Footprint {
         self.program + self.cache.unwrap_or(0) + self.batches
     }
 
+    /// Freed blocks of other sizes, which the allocator keeps for their next use.
+    fn kept_for_reuse(&self, used: u64) -> u64 {
+        let step = self.spare * self.step(self.patch, self.crops);
+        let validation = self.validation.as_ref().map_or(0, |one| one.activations + one.maps);
+        (step as u64 + validation).min(memory::slack(used as usize) as u64)
+    }
+
     /// The most bytes while training.
     pub fn training(&self) -> u64 {
-        self.around() + self.step(self.patch, self.crops) as u64 + self.checkpoint
+        let used = self.around() + self.step(self.patch, self.crops) as u64 + self.checkpoint;
+        used + self.kept_for_reuse(used)
     }
 
     /// The most bytes while validating; `None` where that is not known.
@@ -157,12 +165,12 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let network = plan.starting_network(Start::Init)?;
     let dims = network.spatial_dims();
     let samples = match (&cases, sizes.patch) {
-        (Some(cases), None) => first_crops(&plan, cases)?,
+        (Some(cases), None) => crops(&plan, cases)?,
         (_, patch) => {
             let patch = patch.or_else(|| plan.crop(dims)).ok_or_else(|| {
                 RecipeError::new("the chain does not say how large its crops are: give --patch, or --data")
             })?;
-            vec![made_up::sample(&plan, &network, patch)?; made_up::crops_of_a_case(&plan)]
+            vec![sample(&plan, &network, patch)?; crops_of_a_case(&plan)]
         }
     };
     let discriminator = plan.discriminator(&network)?;
@@ -175,22 +183,26 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     };
     let small = Some(reduced(patch)).filter(|small| *small != patch && suits(*small)).unwrap_or(patch);
     drop((network, discriminator));
-    let crops = samples.len() * plan.recipe.training.batch_size;
-    let sample = if small == patch { whole.clone() } else { made_up::narrowed(whole, small)? };
-    let Step { peak: one, kept } = stepped(&plan, &sample, 1, before)?;
-    let two = stepped(&plan, &sample, 2, before)?.peak;
+    let in_step = samples.len() * plan.recipe.training.batch_size;
+    let crop = if small == patch { whole.clone() } else { narrowed(whole, small)? };
+    let one_step = stepped(&plan, &crop, 1, before)?;
+    let (one, kept) = (one_step.peak, one_step.kept);
+    let two_steps = stepped(&plan, &crop, 2, before)?;
+    let two = two_steps.peak;
+    // Blocks of other sizes wait for their next use.
+    let spare = two_steps.spare as f64 / two.saturating_sub(kept).max(1) as f64;
     let each = two.saturating_sub(one) as f64;
     let per_voxel = each / volume(small) as f64;
     let fixed = one as f64 - each;
     let weights = 4 * count as u64;
     let optimizer = (kept as u64).saturating_sub(weights);
-    let all = per_voxel * (volume(patch) * crops) as f64;
-    let bytes_of_batch = (whole.bytes() * crops) as u64;
+    let all = per_voxel * (volume(patch) * in_step) as f64;
+    let bytes_of_batch = (whole.bytes() * in_step) as u64;
     let waiting = if plan.recipe.data.workers > 0 { LoaderOptions::default().buffer as u64 } else { 0 };
     Ok(Footprint {
         program,
         patch,
-        crops,
+        crops: in_step,
         weights,
         gradients: weights,
         optimizer,
@@ -203,14 +215,8 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
         measured: (small != patch).then(|| volume(small)),
         per_voxel,
         fixed,
+        spare,
     })
-}
-
-/// The crops that the chain draws from the first case.
-fn first_crops(plan: &Plan, cases: &Cases) -> Outcome<Vec<Sample>> {
-    let Some(first) = cases.training.first() else { return Ok(Vec::new()) };
-    let samples = plan.training.run_deterministic(first.sample())?;
-    Ok(plan.training.run_random(samples, DrawKey::new(plan.recipe.training.seed, 0, 0))?)
 }
 
 /// What a validation takes.
@@ -224,14 +230,9 @@ fn validation(
     if plan.recipe.output() == Output::Scores || plan.recipe.learns().generates() {
         return Ok(None);
     }
-    let of_case = |cases: &Cases| -> Outcome<Option<[usize; 3]>> {
-        let Some(first) = cases.validation.first() else { return Ok(None) };
-        let samples = plan.validation.run_deterministic(first.sample())?;
-        Ok(samples.first().map(|sample| sample.shape("image")).transpose()?)
-    };
     let shape = match (sizes.volume, cases) {
         (Some(volume), _) => volume,
-        (None, Some(cases)) => match of_case(cases)? {
+        (None, Some(cases)) => match validated(plan, cases)? {
             Some(shape) => shape,
             None => return Ok(None),
         },

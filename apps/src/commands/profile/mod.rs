@@ -1,21 +1,23 @@
 //! `hearth profile`: where the time of a training goes, and which lines of the recipe change that.
 
+mod apply;
+mod course;
+
 use std::path::{Path, PathBuf};
 
 use hearth_handlers::Unit;
 use hearth_profile::Schedule;
-use hearth_recipe::advice::{Facts, Finding};
+use hearth_recipe::advice::Finding;
 use serde_json::json;
 
-use crate::error::{Context, Failure, Outcome};
+use crate::error::{Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
-use crate::picture::{Bar, bars, save};
+use crate::out;
 use crate::recipe::{Document, bundled};
 use crate::run::{Plan, Profiled, Profiling, measure_roof, profile};
 use crate::table::{self, Lean};
 use crate::terminal::{self, bold};
-use crate::{note, out};
 
 /// Arguments of `hearth profile`.
 #[derive(Debug, clap::Args)]
@@ -40,6 +42,10 @@ pub struct Args {
     /// Try the findings one after the other, keep what is faster, and write the recipe, faster.toml
     #[arg(long, conflicts_with = "schedule")]
     pub apply: bool,
+    /// Try those findings, too, that change what is learned; train so many epochs with and without
+    /// them, three seeds each, and take back what makes the key metric worse
+    #[arg(long, value_name = "EPOCHS", requires = "apply", value_parser = clap::value_parser!(u64).range(1..))]
+    pub check: Option<u64>,
     /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
@@ -50,9 +56,6 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
 }
-
-/// Less than this is within what two runs of the same differ by.
-const NOISE: f64 = 0.03;
 
 /// Profiles, and reports what it found.
 pub fn run(args: &Args) -> Outcome {
@@ -73,7 +76,7 @@ pub fn run(args: &Args) -> Outcome {
     let findings = json!({ "facts": found.facts, "findings": found.findings });
     folders::replace(&args.out.join("findings.json"), &(serde_json::to_string_pretty(&findings)? + "\n"))?;
     if args.apply {
-        apply(args, document, found, &how)?;
+        apply::apply(args, document, found, &how)?;
     }
     out!("trace    {} (opens in https://ui.perfetto.dev)", args.out.join("trace.json.gz").display());
     out!("tables   {}", args.out.join("summary.txt").display());
@@ -153,90 +156,4 @@ fn show(found: &Profiled) {
         out!("   {evidence}");
         out!("   {line}");
     }
-}
-
-/// A change that was tried.
-struct Tried {
-    finding: Finding,
-    /// Seconds of an epoch with it.
-    took: f64,
-    kept: bool,
-}
-
-/// Tries findings until none is left that wins.
-fn apply(args: &Args, mut document: Document, first: Profiled, how: &Profiling) -> Outcome {
-    let Some(facts) = &first.facts else { return Ok(()) };
-    let start = facts.cost();
-    let (mut best, mut findings, mut tried): (f64, Vec<Finding>, Vec<Tried>) = (start, first.findings, Vec::new());
-    while let Some(finding) = next(&findings, &tried) {
-        note!("{}", bold(&format!("trying: {}", finding.lever)));
-        let mut changed = document.clone();
-        finding.sets.iter().try_for_each(|set| changed.set(set))?;
-        let folder =
-            tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
-        let found = measured(args, &changed, folder.path(), how)?;
-        let took = found.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
-        let kept = took < best * (1.0 - NOISE);
-        note!("{took:.2} s an epoch, before {best:.2} s: {}", if kept { "kept" } else { "taken back" });
-        if kept {
-            (best, document, findings) = (took, changed, found.findings);
-        }
-        tried.push(Tried { finding, took, kept });
-    }
-    let file = args.out.join("faster.toml");
-    folders::replace(&file, &commented(&document, &tried, start, best)?)?;
-    ladder(&args.out, &tried, start)?;
-    out!("{}", bold(&format!("{start:.2} s an epoch became {best:.2} s: {:.1} times faster", start / best)));
-    out!("recipe   {}", file.display());
-    out!("ladder   {}", args.out.join("ladder.png").display());
-    Ok(())
-}
-
-/// The finding that wins most of those that were not tried.
-fn next(findings: &[Finding], tried: &[Tried]) -> Option<Finding> {
-    let known = |finding: &&Finding| tried.iter().any(|tried| tried.finding.sets == finding.sets);
-    findings.iter().find(|finding| !known(finding)).cloned()
-}
-
-/// The recipe, behind comments that say what was changed and why.
-fn commented(document: &Document, tried: &[Tried], start: f64, best: f64) -> Outcome<String> {
-    let mut text = format!(
-        "# Made by `hearth profile --apply`: {start:.2} s an epoch, with its part of a validation, became {best:.2} s.\n"
-    );
-    let mut before = start;
-    for Tried { finding, took, kept } in tried {
-        let verdict = if *kept { format!("{before:.2} s to {took:.2} s") } else { format!("{took:.2} s, taken back") };
-        text.push_str(&format!("# {}: {verdict}\n#   {}\n", finding.lever, finding.evidence));
-        if *kept {
-            before = *took;
-        }
-    }
-    text.push('\n');
-    text.push_str(&Plan::new(document.clone())?.recipe.to_toml()?);
-    Ok(text)
-}
-
-/// The table and the picture of what each change gave.
-fn ladder(out: &Path, tried: &[Tried], start: f64) -> Outcome {
-    let mut rows = vec![("as it was", start, true)];
-    rows.extend(tried.iter().map(|tried| (tried.finding.lever, tried.took, tried.kept)));
-    let columns =
-        [("change", Lean::Left), ("seconds an epoch", Lean::Right), ("times faster", Lean::Right), ("", Lean::Left)];
-    let line = |(lever, took, kept): &(&str, f64, bool)| {
-        let kept = if *kept { "" } else { "taken back" };
-        vec![(*lever).to_owned(), format!("{took:.2}"), format!("{:.1}", start / took), kept.to_owned()]
-    };
-    let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
-    table::lines(&columns, &lines).iter().for_each(|line| out!("{line}"));
-    let json: Vec<_> =
-        rows.iter().map(|(lever, took, kept)| json!({ "change": lever, "seconds": took, "kept": kept })).collect();
-    folders::replace(&out.join("ladder.json"), &(serde_json::to_string_pretty(&json)? + "\n"))?;
-    let kept = rows.iter().filter(|(.., kept)| *kept);
-    let bar = |(lever, took, _): &(&str, f64, bool)| Bar {
-        name: (*lever).to_owned(),
-        value: *took,
-        text: format!("{took:.2} s"),
-    };
-    let drawn: Vec<Bar> = kept.map(bar).collect();
-    save(&bars("seconds of an epoch, with its part of a validation", &drawn), &out.join("ladder.png"))
 }

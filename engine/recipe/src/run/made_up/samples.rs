@@ -2,16 +2,15 @@
 
 use burn::tensor::{Tensor, TensorData};
 use hearth_data::affine::IDENTITY;
-use hearth_data::{Field, Image, Item, Sample, Value, host_device};
+use hearth_data::{DrawKey, Field, Image, Item, Sample, Value, host_device};
 use hearth_nn::networks::{AnyNetwork, Network};
 
-use super::integer;
 use crate::error::{Outcome, RecipeError};
-use crate::recipe::Output;
-use crate::run::Plan;
+use crate::recipe::{Node, Output};
+use crate::run::{Cases, Plan};
 
 /// A crop with its label, or a volume, as the network takes it.
-pub(super) fn sample(plan: &Plan, network: &AnyNetwork, patch: [usize; 3]) -> Outcome<Sample> {
+pub(in crate::run) fn sample(plan: &Plan, network: &AnyNetwork, patch: [usize; 3]) -> Outcome<Sample> {
     let recipe = &plan.recipe;
     let ([taken, out], dims) = (network.channels(), network.spatial_dims());
     let image = |channels: usize, of: &dyn Fn(usize) -> f32| {
@@ -54,9 +53,20 @@ pub(super) fn sample(plan: &Plan, network: &AnyNetwork, patch: [usize; 3]) -> Ou
     })
 }
 
+/// The crops that the chain draws from the first case.
+pub(in crate::run) fn crops(plan: &Plan, cases: &Cases) -> Outcome<Vec<Sample>> {
+    let Some(first) = cases.training.first() else { return Ok(Vec::new()) };
+    let samples = plan.training.run_deterministic(first.sample())?;
+    Ok(plan.training.run_random(samples, DrawKey::new(plan.recipe.training.seed, 0, 0))?)
+}
+
+fn integer(node: &Node) -> Option<usize> {
+    node.to_toml().as_integer().and_then(|n| usize::try_from(n).ok())
+}
+
 /// How many crops the chain makes of a case: the product of its steps' `num_samples`, and of grids.
-pub(super) fn crops_of_a_case(plan: &Plan) -> usize {
-    let of = |step: &crate::recipe::Node| {
+pub(in crate::run) fn crops_of_a_case(plan: &Plan) -> usize {
+    let of = |step: &Node| {
         let samples = step.get("num_samples").and_then(integer).unwrap_or(1);
         let is_grid = step.text("name").is_some_and(|name| name.starts_with("GridSplit"));
         let grid = step.get("grid").filter(|_| is_grid);
@@ -66,7 +76,7 @@ pub(super) fn crops_of_a_case(plan: &Plan) -> usize {
 }
 
 /// The first voxels of each image of a crop, along each axis.
-pub(super) fn narrowed(sample: &Sample, to: [usize; 3]) -> Outcome<Sample> {
+pub(in crate::run) fn narrowed(sample: &Sample, to: [usize; 3]) -> Outcome<Sample> {
     let mut small = sample.clone();
     let keys: Vec<String> = small.values.keys().cloned().collect();
     for key in keys {

@@ -1,11 +1,12 @@
 //! The memory of a step and of a validation, measured.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hearth_data::{DataError, DataLoader, Dataset, LoaderOptions, Sample};
 use hearth_kernels::memory;
 
-use super::made_up;
+use super::samples::sample;
 use crate::error::{Outcome, RecipeError};
 use crate::run::adversarial::gan_trainer_over;
 use crate::run::penalty::Empty;
@@ -15,12 +16,17 @@ use crate::run::{Plan, Start, evaluator};
 /// Steps of a measurement: the second has the optimizer's state.
 const STEPS: usize = 2;
 
+/// Steps that are timed.
+const TIMED: usize = 3;
+
 /// What a step takes.
-pub(super) struct Step {
+pub(in crate::run) struct Step {
     /// Bytes, at most.
     pub peak: usize,
-    /// Bytes after it: weights, and the optimizer's state.
+    /// Bytes of it that stay: weights, and the optimizer's state.
     pub kept: usize,
+    /// Bytes of freed blocks that the allocator keeps for the next step.
+    pub spare: usize,
 }
 
 /// The same samples again and again.
@@ -44,35 +50,53 @@ impl Dataset for Same {
 }
 
 /// Takes some steps of so many crops, and counts from `before` on.
-pub(super) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: usize) -> Outcome<Step> {
-    let same = Same { samples: vec![crop.clone(); crops], cases: STEPS };
+pub(in crate::run) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: usize) -> Outcome<Step> {
+    memory::begin_peak();
+    let with = trained(plan, crop, crops, STEPS, memory::in_use)?;
+    // The trainer is gone.
+    let kept = with.saturating_sub(memory::in_use());
+    if memory::peak() == 0 {
+        return Err(RecipeError::new("this program's allocator does not count memory (hearth_kernels::memory)"));
+    }
+    let peak = memory::peak();
+    Ok(Step { peak: peak.saturating_sub(before), kept, spare: memory::peak_held().saturating_sub(peak) })
+}
+
+/// Seconds of a step of so many crops, without the first ones.
+pub(in crate::run) fn paced(plan: &Plan, crop: &Sample, crops: usize) -> Outcome<f64> {
+    let seconds = |steps: usize| -> Outcome<f64> {
+        let start = Instant::now();
+        trained(plan, crop, crops, steps, || ())?;
+        Ok(start.elapsed().as_secs_f64())
+    };
+    let few = seconds(STEPS)?;
+    Ok(((seconds(STEPS + TIMED)? - few) / TIMED as f64).max(1e-6))
+}
+
+/// Takes so many steps; `then` sees the trainer's memory before it goes.
+fn trained<T>(plan: &Plan, crop: &Sample, crops: usize, steps: usize, then: impl FnOnce() -> T) -> Outcome<T> {
+    let same = Same { samples: vec![crop.clone(); crops], cases: steps };
     let mut loader = DataLoader::new(Arc::new(same), LoaderOptions::default())?;
     if let Some(batch) = &plan.batch {
         loader = loader.with_batch_transforms(batch.clone());
     }
     let network = plan.starting_network(Start::Init)?;
-    memory::begin_peak();
-    let kept = if plan.recipe.learns().generates() {
+    if plan.recipe.learns().generates() {
         let mut trainer = gan_trainer_over(plan, network, loader, None)?;
         trainer.set_max_epochs(1);
         trainer.run().map_err(RecipeError::from_error)?;
-        memory::in_use()
-    } else {
-        let mut trainer = trainer_over(plan, network, loader, None)?;
-        trainer.set_max_epochs(1);
-        trainer.run().map_err(RecipeError::from_error)?;
-        memory::in_use()
-    };
-    if memory::peak() == 0 {
-        return Err(RecipeError::new("this program's allocator does not count memory (hearth_kernels::memory)"));
+        return Ok(then());
     }
-    Ok(Step { peak: memory::peak().saturating_sub(before), kept: kept.saturating_sub(before) })
+    let mut trainer = trainer_over(plan, network, loader, None)?;
+    trainer.set_max_epochs(1);
+    trainer.run().map_err(RecipeError::from_error)?;
+    Ok(then())
 }
 
 /// Evaluates a volume of this size, and counts what that takes above the weights.
-pub(super) fn evaluated(plan: &Plan, volume: [usize; 3]) -> Outcome<usize> {
+pub(in crate::run) fn evaluated(plan: &Plan, volume: [usize; 3]) -> Outcome<usize> {
     let network = plan.starting_network(Start::Init)?;
-    let sample = made_up::sample(plan, &network, volume)?;
+    let sample = sample(plan, &network, volume)?;
     let loader = DataLoader::new(Arc::new(Same { samples: vec![sample], cases: 1 }), LoaderOptions::default())?;
     let base = memory::in_use();
     memory::begin_peak();

@@ -1,0 +1,155 @@
+//! `hearth profile --apply`: findings are tried, one after the other, and what wins is kept.
+
+use std::path::Path;
+
+use hearth_recipe::advice::{Facts, Finding};
+use serde_json::json;
+
+use super::course::learned;
+use super::{Args, measured};
+use crate::error::{Context, Outcome};
+use crate::folders;
+use crate::picture::{Bar, bars, save};
+use crate::recipe::Document;
+use crate::run::{Plan, Profiled, Profiling};
+use crate::table::{self, Lean};
+use crate::terminal::bold;
+use crate::{note, out};
+
+/// Less than this is within what two runs of the same differ by.
+const NOISE: f64 = 0.03;
+
+/// A change that was tried.
+struct Tried {
+    finding: Finding,
+    /// Seconds of an epoch with it; `None` where it was not tried.
+    took: Option<f64>,
+    kept: bool,
+}
+
+/// Tries findings until none is left that wins.
+pub fn apply(args: &Args, document: Document, first: Profiled, how: &Profiling) -> Outcome {
+    let Some(facts) = &first.facts else { return Ok(()) };
+    let start = facts.cost();
+    let original = document.clone();
+    let mut document = document;
+    let (mut best, mut findings, mut tried): (f64, Vec<Finding>, Vec<Tried>) = (start, first.findings, Vec::new());
+    while let Some(finding) = next(&findings, &tried) {
+        if !finding.same_course && args.check.is_none() {
+            note!("not tried: {}; it changes what is learned (--check EPOCHS tries and compares it)", finding.lever);
+            tried.push(Tried { finding, took: None, kept: false });
+            continue;
+        }
+        note!("{}", bold(&format!("trying: {}", finding.lever)));
+        let mut changed = document.clone();
+        finding.sets.iter().try_for_each(|set| changed.set(set))?;
+        let folder =
+            tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let found = measured(args, &changed, folder.path(), how)?;
+        let took = found.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
+        let kept = took < best * (1.0 - NOISE);
+        note!("{took:.2} s an epoch, before {best:.2} s: {}", if kept { "kept" } else { "taken back" });
+        if kept {
+            (best, document, findings) = (took, changed, found.findings);
+        }
+        tried.push(Tried { finding, took: Some(took), kept });
+    }
+    if let Some(epochs) = args.check {
+        (document, best) = compared(args, &original, document, &mut tried, epochs, how, best)?;
+    }
+    let file = args.out.join("faster.toml");
+    folders::replace(&file, &commented(&document, &tried, start, best)?)?;
+    ladder(&args.out, &tried, start)?;
+    out!("{}", bold(&format!("{start:.2} s an epoch became {best:.2} s: {:.1} times faster", start / best)));
+    out!("recipe   {}", file.display());
+    out!("ladder   {}", args.out.join("ladder.png").display());
+    Ok(())
+}
+
+/// Takes back, one after the other, what changes the course of the training, until the recipe learns as
+/// much as before; returns it, and the seconds of an epoch.
+fn compared(
+    args: &Args,
+    original: &Document,
+    changed: Document,
+    tried: &mut [Tried],
+    epochs: u64,
+    how: &Profiling,
+    mut best: f64,
+) -> Outcome<(Document, f64)> {
+    let mut document = changed;
+    let doubtful = |tried: &[Tried]| tried.iter().rposition(|tried| tried.kept && !tried.finding.same_course);
+    if doubtful(tried).is_none() {
+        return Ok((document, best));
+    }
+    let before = learned(args, original, epochs)?;
+    while let Some(last) = doubtful(tried) {
+        let after = learned(args, &document, epochs)?;
+        note!("{} after {epochs} epochs: {before} before, {after} now", before.metric);
+        if after.is_as_good_as(&before) {
+            break;
+        }
+        note!("taken back, as less is learned: {}", tried[last].finding.lever);
+        tried[last].kept = false;
+        document = original.clone();
+        let kept = tried.iter().filter(|tried| tried.kept).flat_map(|tried| &tried.finding.sets);
+        kept.into_iter().try_for_each(|set| document.set(set))?;
+        let folder =
+            tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        best = measured(args, &document, folder.path(), how)?.facts.as_ref().map_or(best, Facts::cost);
+    }
+    Ok((document, best))
+}
+
+/// The finding that wins most of those that were not tried.
+fn next(findings: &[Finding], tried: &[Tried]) -> Option<Finding> {
+    let known = |finding: &&Finding| tried.iter().any(|tried| tried.finding.sets == finding.sets);
+    findings.iter().find(|finding| !known(finding)).cloned()
+}
+
+/// The recipe, behind comments that say what was changed and why.
+fn commented(document: &Document, tried: &[Tried], start: f64, best: f64) -> Outcome<String> {
+    let mut text = format!(
+        "# Made by `hearth profile --apply`: {start:.2} s an epoch, with its part of a validation, became {best:.2} s.\n"
+    );
+    let mut before = start;
+    for Tried { finding, took, kept } in tried {
+        let verdict = match took {
+            None => "not tried: it changes what is learned".to_owned(),
+            Some(took) if *kept => format!("{before:.2} s to {took:.2} s"),
+            Some(took) => format!("{took:.2} s, taken back"),
+        };
+        text.push_str(&format!("# {}: {verdict}\n#   {}\n", finding.lever, finding.evidence));
+        if *kept {
+            before = took.unwrap_or(before);
+        }
+    }
+    text.push('\n');
+    text.push_str(&Plan::new(document.clone())?.recipe.to_toml()?);
+    Ok(text)
+}
+
+/// The table and the picture of what each change gave.
+fn ladder(out: &Path, tried: &[Tried], start: f64) -> Outcome {
+    let mut rows = vec![("as it was", start, true)];
+    rows.extend(tried.iter().filter_map(|tried| Some((tried.finding.lever, tried.took?, tried.kept))));
+    let columns =
+        [("change", Lean::Left), ("seconds an epoch", Lean::Right), ("times faster", Lean::Right), ("", Lean::Left)];
+    let line = |(lever, took, kept): &(&str, f64, bool)| {
+        let kept = if *kept { "" } else { "taken back" };
+        vec![(*lever).to_owned(), format!("{took:.2}"), format!("{:.1}", start / took), kept.to_owned()]
+    };
+    let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
+    table::lines(&columns, &lines).iter().for_each(|line| out!("{line}"));
+    let json: Vec<_> =
+        rows.iter().map(|(lever, took, kept)| json!({ "change": lever, "seconds": took, "kept": kept })).collect();
+    folders::replace(&out.join("ladder.json"), &(serde_json::to_string_pretty(&json)? + "\n"))?;
+    let kept = rows.iter().filter(|(.., kept)| *kept);
+    let bar = |(lever, took, _): &(&str, f64, bool)| Bar {
+        name: (*lever).to_owned(),
+        value: *took,
+        text: format!("{took:.2} s"),
+    };
+    let drawn: Vec<Bar> = kept.map(bar).collect();
+    save(&bars("seconds of an epoch, with its part of a validation", &drawn), &out.join("ladder.png"))
+}

@@ -1,0 +1,85 @@
+//! `hearth memory`: what it predicts is what a run then takes, and what is wrong is refused.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{fail, phantom, plugins_are_built, succeed, text};
+use serde_json::Value;
+
+fn predicted(words: &[&str]) -> Value {
+    serde_json::from_str(&succeed(&[&["memory"], words, &["--json"]].concat())).expect("JSON")
+}
+
+fn peak(found: &Value) -> f64 {
+    found["peak"].as_f64().expect("bytes")
+}
+
+/// The most memory that a run had, as Linux counts it.
+#[cfg(target_os = "linux")]
+fn taken(run: &Path) -> f64 {
+    let summary: Value =
+        serde_json::from_str(&fs::read_to_string(run.join("summary.json")).expect("a summary")).expect("JSON");
+    summary["peak_memory"].as_f64().expect("bytes")
+}
+
+/// Within a tenth, for a network of classes and one of regions.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_takes_what_is_predicted() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let heads = dir.path().join("heads");
+    succeed(&["data", "phantom", "brats", "--cases", "8", "--out", &text(&heads)]);
+    let bellies = phantom(dir.path(), 8);
+    for (recipe, data) in [("demo-brats", heads), ("demo", bellies)] {
+        let (data, run) = (text(&data), dir.path().join(recipe));
+        let found = predicted(&[recipe, "--data", &data]);
+        let train = ["train", recipe, "--data", &data, "--out", &text(&run), "--device", "cpu"];
+        succeed(&[&train[..], &["--epochs", "2", "--set", "training.val_interval=1"]].concat());
+        let (said, was) = (peak(&found), taken(&run));
+        assert!((said / was - 1.0).abs() < 0.1, "{recipe}: {said} predicted, {was} taken\n{found}");
+    }
+}
+
+/// Without data: the recipe's own sizes, which more crops and larger ones exceed in proportion.
+#[test]
+fn sizes_are_followed() {
+    let of = |more: &[&str]| predicted(&[&["demo-brats"], more].concat());
+    let found = of(&[]);
+    assert_eq!(found["memory"]["patch"], serde_json::json!([32, 32, 32]));
+    assert_eq!(found["memory"]["crops"], 8);
+    assert!(found["memory"]["cache"].is_null() && found["memory"]["validation"].is_null(), "{found}");
+    let activations = |found: &Value| found["memory"]["activations"].as_f64().expect("bytes");
+    let doubled = of(&["--set", "training.batch_size=4"]);
+    let ratio = activations(&doubled) / activations(&found);
+    assert!((1.8..2.2).contains(&ratio), "twice the crops take {ratio} times as much");
+    let larger = of(&["--patch", "64,32,32"]);
+    let ratio = activations(&larger) / activations(&found);
+    assert!((1.7..2.3).contains(&ratio), "twice the voxels take {ratio} times as much");
+    // What is said to fit does, and one more does not.
+    let limit = 600.0 * f64::from(1 << 20);
+    let fits = of(&["--limit", "600MiB"])["fits"].clone();
+    let count = fits["batch_crops"].as_u64().expect("a count");
+    let each = found["memory"]["activations_of_a_crop"].as_f64().expect("bytes");
+    let with = |count: u64| found["training"].as_f64().expect("bytes") + (count as f64 - 8.0) * each;
+    assert!(with(count) <= limit * 1.001 && with(count + 1) > limit, "{fits} {found}");
+    assert!(fits["patch"][0].as_u64().is_some_and(|side| side % 16 == 0 && side > 32), "{fits}");
+    let volume = of(&["--volume", "64,64,64"]);
+    assert!(volume["validating"].as_f64().is_some_and(|bytes| bytes > 0.0), "{volume}");
+    let said = succeed(&["memory", "demo-brats", "--limit", "1MiB"]);
+    assert!(said.contains("not even a small crop fits"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_is_refused() {
+    fail(&["memory", "demo-brats", "--patch", "64"], 1, &["--patch 64", "voxels along each axis"]);
+    fail(&["memory", "demo-brats", "--patch", "64,0,64"], 1, &["--patch 64,0,64"]);
+    fail(&["memory", "demo-brats", "--limit", "12"], 1, &["--limit 12", "12GiB"]);
+    fail(&["memory", "demo-brats", "--limit=-1GiB"], 1, &["--limit"]);
+    fail(&["memory", "demo-brats", "--data", "/nowhere"], 1, &["/nowhere"]);
+    fail(&["memory", "no-recipe"], 1, &["no-recipe"]);
+    // A size that the network cannot take.
+    fail(&["memory", "demo-brats", "--patch", "33,32,32"], 1, &["33"]);
+}

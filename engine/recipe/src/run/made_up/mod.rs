@@ -1,0 +1,8 @@
+//! Steps and validations on crops that no image has: what they take and how long they last is that of
+//! the recipe's own.
+
+mod samples;
+mod steps;
+
+pub(super) use samples::{crops, crops_of_a_case, narrowed, sample};
+pub(super) use steps::{evaluated, paced, stepped};
