@@ -72,6 +72,16 @@ fn sizes_are_followed() {
     assert!(said.contains("not even a small crop fits"), "{said}");
 }
 
+/// A CPU chooses nothing, and this program carries nothing.
+#[cfg(not(any(feature = "vulkan", feature = "cuda", feature = "rocm", feature = "metal")))]
+#[test]
+fn there_is_nothing_to_tune_without_a_card() {
+    fail(&["tune", "demo-brats", "--device", "cpu"], 1, &["the CPU has one kernel for each kind of work"]);
+    fail(&["tune", "--import", "nowhere.tuned"], 1, &["without a GPU's backend"]);
+    fail(&["tune", "demo-brats", "--tune", "much"], 1, &["--tune much", "quick or full"]);
+    fail(&["tune"], 2, &["RECIPE"]);
+}
+
 #[test]
 fn what_is_wrong_is_refused() {
     fail(&["memory", "demo-brats", "--patch", "64"], 1, &["--patch 64", "voxels along each axis"]);

@@ -20,6 +20,11 @@ fn trace(path: &Path) -> BTreeMap<String, usize> {
     let trace: Value = serde_json::from_reader(GzDecoder::new(file)).expect("JSON");
     let mut counts = BTreeMap::new();
     for event in trace["traceEvents"].as_array().expect("events") {
+        if event["ph"] == "C" {
+            // A curve, by its name without the unit.
+            let name = event["name"].as_str().expect("a name").split(" (").next().unwrap_or_default();
+            *counts.entry(format!("curve {name}")).or_default() += 1;
+        }
         if event["ph"] == "X" {
             assert!(event["dur"].as_f64() >= Some(0.0) && event["ts"].as_f64() >= Some(0.0), "{event}");
             *counts.entry(event["name"].as_str().expect("a name").to_owned()).or_default() += 1;
@@ -66,6 +71,8 @@ fn a_profile_finds_what_is_computed_again_and_a_schedule_ends() {
     for (name, count) in [("backward", 4), ("optimizer", 4), ("metric mean_dice", 1), ("transform GaussianSmooth", 5)] {
         assert_eq!(counts.get(name), Some(&count), "{name}: {counts:?}");
     }
+    // The machine is read when recording begins and when it ends, at least.
+    assert!(counts["curve process in memory"] >= 2 && counts["curve memory in use"] >= 2, "{counts:?}");
     let summary = json(&out.join("summary.json"));
     let rows: Vec<&str> =
         summary["step"].as_array().expect("rows").iter().map(|row| row["name"].as_str().expect("a name")).collect();

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use derive_setters::Setters;
 use hearth_engine::{Context, Event, Handler, HandlerError, Level, OnError, When};
+use hearth_machine::{GpuReading, Sample, Sampler};
+use hearth_profile::chrome::Counter;
 use hearth_profile::{Action, Profile, Recording, Roof, Schedule};
 use hearth_registry::Fault;
 use schemars::JsonSchema;
@@ -51,6 +53,33 @@ impl Default for ProfilerOptions {
     }
 }
 
+/// Between two looks at the machine: reading it takes 0.1 ms.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// The machine's samples as curves of a trace.
+fn curves(began: Instant, samples: &[Sample]) -> Vec<Counter> {
+    let at = |sample: &Sample| sample.at.saturating_duration_since(began).as_nanos() as u64;
+    let curve = |name: String, of: &dyn Fn(&Sample) -> Option<f64>| {
+        let samples: Vec<(u64, f64)> = samples.iter().filter_map(|sample| Some((at(sample), of(sample)?))).collect();
+        (!samples.is_empty()).then_some(Counter { name, samples })
+    };
+    let mib = |bytes: u64| bytes as f64 / 1_048_576.0;
+    let mut found = vec![
+        curve("processor (% of a core)".to_owned(), &|sample| sample.cpu_percent),
+        curve("process in memory (MiB)".to_owned(), &|sample| sample.memory.map(mib)),
+        curve("read from disk (MiB/s)".to_owned(), &|sample| Some(sample.read_per_second? / 1_048_576.0)),
+    ];
+    for index in 0..samples.iter().map(|sample| sample.gpus.len()).max().unwrap_or(0) {
+        let of = |what: fn(&GpuReading) -> Option<f64>| {
+            move |sample: &Sample| sample.gpus.get(index)?.as_ref().and_then(what)
+        };
+        found.push(curve(format!("GPU {index} (%)"), &of(|gpu| gpu.utilisation)));
+        found.push(curve(format!("GPU {index} (W)"), &of(|gpu| gpu.power)));
+        found.push(curve(format!("GPU {index} memory (MiB)"), &of(|gpu| gpu.memory.map(|b| b as f64 / 1_048_576.0))));
+    }
+    found.into_iter().flatten().collect()
+}
+
 /// The profiles of a run so far.
 pub type Profiles = Arc<Mutex<Vec<Profile>>>;
 
@@ -83,6 +112,8 @@ pub struct Profiler {
     first_load: Option<f64>,
     profiles: Profiles,
     ends_run: bool,
+    /// Watches the machine while steps are recorded, from then on.
+    watching: Option<(Instant, Sampler<Vec<Sample>>)>,
 }
 
 impl Profiler {
@@ -106,6 +137,7 @@ impl Profiler {
             first_load: None,
             profiles: Profiles::default(),
             ends_run: false,
+            watching: None,
         })
     }
 
@@ -144,6 +176,10 @@ impl Profiler {
                 if let Some(recording) = &self.recording {
                     recording.run(action != Action::Warmup);
                 }
+                if action != Action::Warmup && self.watching.is_none() {
+                    // Without a thread for it, the trace has ranges alone.
+                    self.watching = Sampler::start(EVERY).ok().map(|sampler| (Instant::now(), sampler));
+                }
             }
         }
         Ok(())
@@ -161,7 +197,10 @@ impl Profiler {
             return Ok(());
         }
         let Some(recording) = self.recording.take() else { return Ok(()) };
-        let profile = Profile::of(recording.stop(), self.first_load, self.roof);
+        let mut profile = Profile::of(recording.stop(), self.first_load, self.roof);
+        if let Some((began, sampler)) = self.watching.take() {
+            profile.curves = curves(began, &sampler.stop().unwrap_or_default());
+        }
         self.cycles += 1;
         let mut folder = self.options.folder.clone();
         if self.options.all_ranks && cx.state.world_size > 1 {

@@ -76,6 +76,7 @@ fn print(found: &Footprint, args: &Args, limit: u64, of_limit: &str) {
         Some(cache) => row("caches", cache, String::new()),
         None => row("caches", 0, "not known: give --data".to_owned()),
     }
+    row("loading", found.loading, "cases that are read and transformed while caches are filled".to_owned());
     row("weights", found.weights, String::new());
     row("gradients", found.gradients, String::new());
     row("optimizer", found.optimizer, String::new());

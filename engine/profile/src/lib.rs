@@ -19,6 +19,7 @@
 //! ```
 
 pub mod chrome;
+mod idle;
 mod kernels;
 mod layer;
 mod markers;
@@ -29,6 +30,7 @@ mod statistics;
 mod summary;
 mod timeline;
 
+pub use idle::{Cause, Group, Occupancy};
 pub use kernels::{KernelRow, Roof, kernels, table as kernel_table};
 pub use layer::{Busy, Recording, TARGET, TimelineLayer, layer, measure_memory};
 pub use markers::{Markers, MarkersLayer, NoMarkers, Nvtx, Roctx, markers, markers_layer};

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::chrome;
+use crate::idle::Occupancy;
 use crate::kernels::{self, KernelRow, Roof, kernels};
 use crate::memory::{self, Memory};
 use crate::summary::Summary;
@@ -23,9 +24,14 @@ pub struct Profile {
     pub roof: Option<Roof>,
     /// The kernels.
     pub kernels: Vec<KernelRow>,
+    /// How much of the time is in kernels, and why the rest is not; `None` where kernels are a card's.
+    pub occupancy: Option<Occupancy>,
     /// The recording.
     #[serde(skip)]
     pub timeline: Timeline,
+    /// What the machine did meanwhile, as curves of the trace.
+    #[serde(skip)]
+    pub curves: Vec<chrome::Counter>,
 }
 
 impl Profile {
@@ -36,7 +42,9 @@ impl Profile {
             memory: Memory::of(&timeline),
             roof,
             kernels: kernels(&timeline, roof),
+            occupancy: Occupancy::of(&timeline),
             timeline,
+            curves: Vec::new(),
         }
     }
 
@@ -50,6 +58,9 @@ impl Profile {
             let [flop, bytes] = [roof.flop, roof.bytes].map(|rate| rate * 1e-9);
             text.push_str(&format!("\nthe roof of this machine: {flop:.0} GFLOP/s, {bytes:.0} GB/s\n"));
         }
+        if let Some(occupancy) = &self.occupancy {
+            text.push_str(&format!("\n{}", occupancy.table()));
+        }
         if let Some(memory) = &self.memory {
             text.push_str(&format!("\n{}", memory.table()));
         }
@@ -62,7 +73,8 @@ impl Profile {
     /// Where a file cannot be written.
     pub fn write(&self, folder: &Path, process: (u32, &str)) -> io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        let counters: Vec<chrome::Counter> = memory::counter(&self.timeline).into_iter().collect();
+        let counters: Vec<chrome::Counter> =
+            memory::counter(&self.timeline).into_iter().chain(self.curves.iter().cloned()).collect();
         chrome::write(&folder.join("trace.json.gz"), &self.timeline, &counters, process)?;
         let json = serde_json::to_string_pretty(self)? + "\n";
         hearth_files::replace(&folder.join("summary.json"), json)?;

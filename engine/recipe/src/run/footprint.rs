@@ -40,7 +40,7 @@ pub struct Sizes<'a> {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Footprint {
-    /// The program itself, before anything.
+    /// The program itself: code, threads, small blocks.
     pub program: u64,
     /// Voxels of a crop.
     pub patch: [usize; 3],
@@ -60,6 +60,8 @@ pub struct Footprint {
     pub batches: u64,
     /// The copy of weights and optimizer that becomes a checkpoint while training goes on.
     pub checkpoint: u64,
+    /// What reading and transforming takes while caches are filled; 0 without data.
+    pub loading: u64,
     /// The caches; `None` without data.
     pub cache: Option<u64>,
     /// A validation, above weights and caches; `None` where images have no windows, or of unknown size.
@@ -106,7 +108,7 @@ impl Footprint {
     fn kept_for_reuse(&self, used: u64) -> u64 {
         let step = self.spare * self.step(self.patch, self.crops);
         let validation = self.validation.as_ref().map_or(0, |one| one.activations + one.maps);
-        (step as u64 + validation).min(memory::slack(used as usize) as u64)
+        (step as u64 + validation + self.loading).min(memory::slack(used as usize) as u64)
     }
 
     /// The most bytes while training.
@@ -119,7 +121,8 @@ impl Footprint {
     pub fn validating(&self) -> Option<u64> {
         let validation = self.validation.as_ref()?;
         let kept = self.weights + self.optimizer + self.checkpoint;
-        Some(self.around() + kept + validation.activations + validation.maps)
+        let used = self.around() + kept + validation.activations + validation.maps;
+        Some(used + self.kept_for_reuse(used))
     }
 
     /// The most bytes of the run.
@@ -159,11 +162,12 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let mut document = document.clone();
     document.set_option("--device", "training.device", "cpu")?;
     let plan = Plan::new(document.clone())?;
-    let program = resident();
     let before = memory::in_use();
     let cases = sizes.data.map(|data| Cases::open(data, &plan.recipe)).transpose()?;
+    memory::begin_peak();
     let network = plan.starting_network(Start::Init)?;
     let dims = network.spatial_dims();
+    let loaded_before = memory::in_use();
     let samples = match (&cases, sizes.patch) {
         (Some(cases), None) => crops(&plan, cases)?,
         (_, patch) => {
@@ -172,6 +176,11 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
             })?;
             vec![sample(&plan, &network, patch)?; crops_of_a_case(&plan)]
         }
+    };
+    let threads = plan.recipe.data.cache.node().get("workers").and_then(integer).unwrap_or(1);
+    let loading = match &cases {
+        Some(cases) => memory::peak().saturating_sub(loaded_before) * threads.clamp(1, cases.training.len().max(1)),
+        None => 0,
     };
     let discriminator = plan.discriminator(&network)?;
     let count = network.num_params() + discriminator.as_ref().map_or(0, Module::num_params);
@@ -199,8 +208,10 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let all = per_voxel * (volume(patch) * in_step) as f64;
     let bytes_of_batch = (whole.bytes() * in_step) as u64;
     let waiting = if plan.recipe.data.workers > 0 { LoaderOptions::default().buffer as u64 } else { 0 };
+    let validation = validation(&plan, &document, cases.as_ref(), sizes, dims)?;
+    let cache = cases.as_ref().map(|cases| cases.predicted_bytes(&plan)).transpose()?;
     Ok(Footprint {
-        program,
+        program: program(),
         patch,
         crops: in_step,
         weights,
@@ -210,8 +221,9 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
         activations_of_a_crop: (per_voxel * volume(patch) as f64) as u64,
         batches: bytes_of_batch * waiting,
         checkpoint: weights + optimizer,
-        cache: cases.as_ref().map(|cases| cases.predicted_bytes(&plan)).transpose()?,
-        validation: validation(&plan, &document, cases.as_ref(), sizes, dims)?,
+        loading: loading as u64,
+        cache,
+        validation,
         measured: (small != patch).then(|| volume(small)),
         per_voxel,
         fixed,
@@ -300,7 +312,8 @@ fn reduced(shape: [usize; 3]) -> [usize; 3] {
     shape.map(|axis| if axis <= GRAIN { axis } else { ((axis as f64 * factor) as usize / GRAIN).max(1) * GRAIN })
 }
 
-/// Bytes of this process that lie in memory now.
-fn resident() -> u64 {
-    hearth_machine::resident().unwrap_or(0)
+/// Bytes of this process that are no large blocks: its code, its threads, its small blocks.
+fn program() -> u64 {
+    memory::begin_peak();
+    hearth_machine::resident().unwrap_or(0).saturating_sub(memory::peak_held() as u64)
 }
