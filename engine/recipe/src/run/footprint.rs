@@ -22,6 +22,9 @@ use crate::recipe::{Document, Node, Output};
 /// Voxels of a crop, and of a window, that are measured as they are; of a larger one a part is.
 const MEASURED: usize = 1 << 20;
 
+/// So many voxels of crops have activations that are large blocks.
+const SEEN: usize = 1 << 18;
+
 /// Crops are multiples of this along an axis, as most networks ask for.
 const GRAIN: usize = 32;
 
@@ -194,14 +197,16 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     drop((network, discriminator));
     let in_step = samples.len() * plan.recipe.training.batch_size;
     let crop = if small == patch { whole.clone() } else { narrowed(whole, small)? };
-    let one_step = stepped(&plan, &crop, 1, before)?;
+    // Of small crops several: blocks of less than a quarter of a mebibyte are not counted.
+    let few = (SEEN / volume(small)).clamp(1, in_step);
+    let one_step = stepped(&plan, &crop, few, before)?;
     let (one, kept) = (one_step.peak, one_step.kept);
-    let two_steps = stepped(&plan, &crop, 2, before)?;
+    let two_steps = stepped(&plan, &crop, 2 * few, before)?;
     let two = two_steps.peak;
     // Blocks of other sizes wait for their next use.
     let spare = two_steps.spare as f64 / two.saturating_sub(kept).max(1) as f64;
     let each = two.saturating_sub(one) as f64;
-    let per_voxel = each / volume(small) as f64;
+    let per_voxel = each / (few * volume(small)) as f64;
     let fixed = one as f64 - each;
     let weights = 4 * count as u64;
     let optimizer = (kept as u64).saturating_sub(weights);

@@ -25,7 +25,7 @@ pub(in crate::run) struct Step {
     pub peak: usize,
     /// Bytes of it that stay: weights, and the optimizer's state.
     pub kept: usize,
-    /// Bytes of freed blocks that the allocator keeps for the next step.
+    /// Bytes of freed blocks that the allocator keeps for the next step, beside those it had before.
     pub spare: usize,
 }
 
@@ -52,6 +52,7 @@ impl Dataset for Same {
 /// Takes some steps of so many crops, and counts from `before` on.
 pub(in crate::run) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: usize) -> Outcome<Step> {
     memory::begin_peak();
+    let waiting = memory::peak_held().saturating_sub(memory::in_use());
     let with = trained(plan, crop, crops, STEPS, memory::in_use)?;
     // The trainer is gone.
     let kept = with.saturating_sub(memory::in_use());
@@ -59,7 +60,8 @@ pub(in crate::run) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: 
         return Err(RecipeError::new("this program's allocator does not count memory (hearth_kernels::memory)"));
     }
     let peak = memory::peak();
-    Ok(Step { peak: peak.saturating_sub(before), kept, spare: memory::peak_held().saturating_sub(peak) })
+    let spare = memory::peak_held().saturating_sub(peak).saturating_sub(waiting);
+    Ok(Step { peak: peak.saturating_sub(before), kept, spare })
 }
 
 /// Seconds of a step of so many crops, without the first ones.
