@@ -34,3 +34,4 @@ pub mod report;
 pub mod train;
 mod tta;
 pub mod verify;
+pub mod watch;

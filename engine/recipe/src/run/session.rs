@@ -160,6 +160,11 @@ impl Session {
         Ok(())
     }
 
+    /// The run's folder, once it has one.
+    pub fn folder(&self) -> Option<&RunFolder> {
+        self.folder.as_ref()
+    }
+
     /// The trainer, to add handlers of one's own to.
     pub fn trainer_mut(&mut self) -> &mut dyn Train {
         &mut *self.trainer
