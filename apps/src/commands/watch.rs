@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hearth_watch::{End, Follower, Seen};
 
 use crate::error::{Context, Failure, Outcome};
+use crate::terminal::colours_on_stdout;
 use crate::{note, out};
 
 /// Arguments of `hearth watch`.
@@ -51,10 +52,11 @@ pub fn run(args: &Args) -> Outcome {
         };
         return ended(hearth_watch::page(&mut follower, args.port, &stop, started, print)?, true);
     }
-    if args.lines || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+    let obeys = std::io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+    if args.lines || !obeys {
         return ended(hearth_watch::lines(&mut follower, &stop, print)?, false);
     }
-    let end = hearth_watch::screen(&mut follower, &stop)?;
+    let end = hearth_watch::screen(&mut follower, colours_on_stdout(), &stop)?;
     // What the screen showed is gone with it.
     if matches!(follower.seen(), Seen::Run(_)) {
         hearth_watch::once(&follower, print);

@@ -23,7 +23,7 @@ use super::penalty::{Empty, Penalties, measuring};
 use super::plugins::Attached;
 use super::record::Record;
 use super::vanished::FolderWatch;
-use super::{Cases, Plan, Start, folders, handlers, known_labels, parts, plugins, summary};
+use super::{Cases, Plan, Start, confusion, folders, handlers, known_labels, parts, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{failure, notice, warning};
 use crate::recipe::{Listens, Recipe};
@@ -410,7 +410,7 @@ pub fn evaluator(
     shared: Option<SharedCases>,
 ) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
     let (builder, penalties) = evaluator_builder(plan, loader, inferer, empty, shared)?;
-    Ok((builder.build()?, penalties))
+    Ok((confusion::added(plan, builder).build()?, penalties))
 }
 
 /// The parts of an evaluator, whose cases several ranks may share.

@@ -2,22 +2,23 @@
 
 use hearth_report::text::words;
 use hearth_report::{Board, Run};
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Style, Stylize};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Row, Table};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::{Constraint, Layout, Rect};
+use ratatui_core::style::{Style, Stylize};
+use ratatui_core::text::{Line, Span};
+use ratatui_core::widgets::Widget;
+use ratatui_widgets::table::{Cell, Row, Table};
 
 use super::run::colour;
 use crate::narrate::{cells, plain};
 
 /// Draws them.
-pub fn draw(frame: &mut Frame<'_>, area: Rect, folder: &str, runs: &[Run]) {
+pub fn draw(buffer: &mut Buffer, area: Rect, folder: &str, runs: &[Run]) {
     let [head, body] = Layout::vertical([Constraint::Length(2), Constraint::Min(0)]).areas(area);
     let board = Board::new(runs);
     let counts = board.counts().into_iter().map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>();
     let title = Line::from(vec![Span::raw(plain(folder)).bold(), Span::raw(format!("  {}", counts.join(", ")))]);
-    frame.render_widget(title, head);
+    (title).render(head, buffer);
     let key = board.key.as_deref().map_or("key metric".to_owned(), words);
     let arrow = if board.higher { "▲" } else { "▼" };
     let heads = ["rank".to_owned(), "run".into(), "state".into(), "epoch".into(), format!("{key} {arrow}"), "in epoch".into(), "loss".into(), "left".into()];
@@ -35,5 +36,5 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, folder: &str, runs: &[Run]) {
         Row::new(cells.iter().enumerate().map(cell))
     });
     let heads = Row::new(heads.iter().map(|head| Cell::from(plain(head)))).style(Style::new().dim());
-    frame.render_widget(Table::new(drawn, widths).header(heads).column_spacing(2), body);
+    (Table::new(drawn, widths).header(heads).column_spacing(2)).render(body, buffer);
 }

@@ -1,12 +1,14 @@
 //! A curve in letters: the points of braille.
 
 use hearth_report::text::tick;
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Style, Stylize};
-use ratatui::symbols::Marker;
-use ratatui::text::Span;
-use ratatui::widgets::{Axis, Block, Dataset, GraphType};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Color, Style, Stylize};
+use ratatui_core::symbols::Marker;
+use ratatui_core::text::Span;
+use ratatui_core::widgets::Widget;
+use ratatui_widgets::block::Block;
+use ratatui_widgets::chart::{Axis, Dataset, GraphType};
 
 use crate::narrate::plain;
 
@@ -21,7 +23,7 @@ pub struct Chart {
 }
 
 /// Draws it, with the ends of its axes.
-pub fn draw(frame: &mut Frame<'_>, area: Rect, chart: &Chart) {
+pub fn draw(buffer: &mut Buffer, area: Rect, chart: &Chart) {
     let points: Vec<(f64, f64)> = chart.points.iter().copied().filter(|(_, value)| value.is_finite()).collect();
     let (xs, ys) = (ends(points.iter().map(|(x, _)| *x)), ends(points.iter().map(|(_, y)| *y)));
     let labels = |[low, high]: [f64; 2]| [low, high].map(|value| Span::raw(tick(value)));
@@ -32,12 +34,12 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, chart: &Chart) {
         .style(Style::new().fg(Color::Cyan))
         .data(&points);
     let title = Span::raw(plain(&chart.title)).bold();
-    let drawing = ratatui::widgets::Chart::new(vec![curve])
+    let drawing = ratatui_widgets::chart::Chart::new(vec![curve])
         .block(Block::new().title(title))
         .legend_position(None)
         .x_axis(Axis::default().title(Span::styled(chart.x, dim)).bounds(xs).labels(labels(xs)).style(dim))
         .y_axis(Axis::default().bounds(ys).labels(labels(ys)).style(dim));
-    frame.render_widget(drawing, area);
+    (drawing).render(area, buffer);
 }
 
 /// The lowest and the highest value; a range where all are equal.

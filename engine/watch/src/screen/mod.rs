@@ -2,86 +2,96 @@
 
 mod board;
 mod chart;
+mod paint;
 mod run;
 
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Style, Stylize};
-use ratatui::text::Line;
-use ratatui::widgets::{Paragraph, Wrap};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::{Constraint, Layout, Rect};
+use ratatui_core::style::{Style, Stylize};
+use ratatui_core::text::Line;
+use ratatui_core::widgets::Widget;
+use ratatui_widgets::paragraph::{Paragraph, Wrap};
 
 use crate::end::End;
 use crate::error::WatchError;
 use crate::follow::{Follower, Seen};
-use crate::lines::{EVERY, over};
+use crate::lines::{EVERY, over, rest};
 use crate::narrate::plain;
 
-/// Draws what is seen, again whenever it changes or the terminal has another size. A run's view
-/// ends with the run, a folder's does not; `q`, Esc and Ctrl-C leave both, and so does `stop`.
+/// Into a screen of its own, without a cursor, and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// The size of a terminal that does not say.
+const SIZE: (u16, u16) = (80, 24);
+
+/// Draws what is seen, again whenever it changes or the terminal has another size, in colours or
+/// without. A run's view ends with the run, a folder's does not; `stop` ends both.
 ///
 /// # Errors
 /// Where the terminal cannot be drawn in.
-pub fn screen(follower: &mut Follower, stop: &AtomicBool) -> Result<End, WatchError> {
+pub fn screen(follower: &mut Follower, colours: bool, stop: &AtomicBool) -> Result<End, WatchError> {
     let end_of = |follower: &Follower| over(follower.seen()).filter(|_| !matches!(follower.seen(), Seen::Board(_)));
     if let Some(end) = end_of(follower) {
         return Ok(end);
     }
-    let mut terminal = ratatui::try_init().map_err(WatchError::Terminal)?;
-    let mut watch = || -> std::io::Result<End> {
-        let mut drawn = false;
-        loop {
-            if !drawn {
-                terminal.draw(|frame| draw(frame, follower))?;
-                drawn = true;
-            }
-            if let Some(end) = end_of(follower) {
-                return Ok(end);
-            }
-            if event::poll(EVERY)? {
-                match event::read()? {
-                    Event::Key(key) if key.kind == KeyEventKind::Press && leaves(key.code, key.modifiers) => {
-                        return Ok(End::Left);
-                    }
-                    Event::Resize(..) => drawn = false,
-                    _ => {}
-                }
-            }
-            if stop.load(Ordering::Relaxed) {
-                return Ok(End::Left);
-            }
-            drawn &= !follower.look();
+    let guard = Screen::enter().map_err(WatchError::Terminal)?;
+    loop {
+        follower.look();
+        if let Some(end) = end_of(follower) {
+            return Ok(end);
         }
-    };
-    let end = watch();
-    // Also where drawing has failed: the terminal is of use again.
-    let restored = ratatui::try_restore();
-    let end = end.map_err(WatchError::Terminal)?;
-    restored.map_err(WatchError::Terminal)?;
-    Ok(end)
-}
-
-fn leaves(code: KeyCode, with: KeyModifiers) -> bool {
-    match code {
-        KeyCode::Char('c' | 'd') => with.contains(KeyModifiers::CONTROL),
-        KeyCode::Char('q') | KeyCode::Esc => true,
-        _ => false,
+        // Each time: what is typed meanwhile stands in the view until it is drawn over.
+        guard.draw(follower, colours).map_err(WatchError::Terminal)?;
+        rest(EVERY, stop);
+        if stop.load(Ordering::Relaxed) {
+            return Ok(End::Left);
+        }
     }
 }
 
-fn draw(frame: &mut Frame<'_>, follower: &Follower) {
-    let [body, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+/// The terminal's other screen, left however the view ends.
+struct Screen;
+
+impl Screen {
+    fn enter() -> io::Result<Self> {
+        let mut out = io::stdout().lock();
+        out.write_all(ENTER.as_bytes())?;
+        out.flush()?;
+        Ok(Self)
+    }
+
+    fn draw(&self, follower: &Follower, colours: bool) -> io::Result<()> {
+        let (width, height) = terminal_size::terminal_size().map_or(SIZE, |(width, height)| (width.0, height.0));
+        let mut out = io::stdout().lock();
+        out.write_all(paint::ansi(&view(follower, width, height), colours).as_bytes())?;
+        out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+fn view(follower: &Follower, width: u16, height: u16) -> Buffer {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+    let [body, foot] = Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(buffer.area);
     match follower.seen() {
-        Seen::Run(run) => run::draw(frame, body, run),
-        Seen::Board(runs) => board::draw(frame, body, &follower.path().display().to_string(), runs),
+        Seen::Run(run) => run::draw(&mut buffer, body, run),
+        Seen::Board(runs) => board::draw(&mut buffer, body, &follower.path().display().to_string(), runs),
         Seen::Waiting(text) | Seen::Gone(text) => {
-            frame.render_widget(Paragraph::new(plain(text)).wrap(Wrap { trim: true }), body);
+            Paragraph::new(plain(text)).wrap(Wrap { trim: true }).render(body, &mut buffer);
         }
     }
-    let line = Line::styled("q leaves; the run goes on", Style::new().dim());
-    frame.render_widget(line, foot);
+    Line::styled("Ctrl-C leaves; the run goes on", Style::new().dim()).render(foot, &mut buffer);
+    buffer
 }
 
 #[cfg(test)]
@@ -89,15 +99,15 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-
     use super::*;
 
     fn shown(follower: &Follower, width: u16, height: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
-        terminal.draw(|frame| draw(frame, follower)).expect("drawn");
-        terminal.backend().to_string()
+        let buffer = view(follower, width, height);
+        let text = paint::ansi(&buffer, false);
+        // Nothing that a name says gets to the terminal as a command: all are ours.
+        assert!(!text.contains("[2J") && !text.contains('\n'), "{text:?}");
+        let rows = buffer.content.chunks(usize::from(width.max(1)));
+        rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>() + "\n").collect()
     }
 
     fn write(folder: &Path, name: &str, text: &str) {
@@ -128,7 +138,7 @@ mod tests {
         write(dir.path(), "warnings.jsonl", "{\"level\":\"warn\",\"message\":\"case 7 is empty \\u001b[2J\"}\n");
         let follower = Follower::new(dir.path(), false).expect("a run");
         let seen = shown(&follower, 100, 34);
-        for words in ["running", "epoch 8 of 20", "40 %", "0.8000", "mean dice", "0.01", "24.0 s", "2.0 s", "process memory", "2.0", "case 7 is empty", "q leaves", "loss"] {
+        for words in ["running", "epoch 8 of 20", "40 %", "0.8000", "mean dice", "0.01", "24.0 s", "2.0 s", "process memory", "2.0", "case 7 is empty", "Ctrl-C leaves", "loss"] {
             assert!(seen.contains(words), "no {words:?} in\n{seen}");
         }
         assert!(seen.chars().filter(|letter| ('\u{2801}'..='\u{28ff}').contains(letter)).count() > 40, "curves:\n{seen}");
@@ -151,11 +161,5 @@ mod tests {
         assert!(places.is_sorted() && places[2] != usize::MAX, "{seen}");
         assert!(seen.contains("3 running") && seen.contains("0.9000") && seen.contains("mean dice"), "{seen}");
         shown(&follower, 3, 2);
-    }
-
-    #[test]
-    fn keys_that_leave() {
-        assert!(leaves(KeyCode::Char('c'), KeyModifiers::CONTROL) && !leaves(KeyCode::Char('c'), KeyModifiers::NONE));
-        assert!(leaves(KeyCode::Esc, KeyModifiers::NONE) && leaves(KeyCode::Char('q'), KeyModifiers::NONE));
     }
 }

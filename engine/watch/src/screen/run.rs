@@ -3,11 +3,13 @@
 use hearth_report::Run;
 use hearth_report::run::Progress;
 use hearth_report::text::{NONE, duration, figure, words};
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Style, Stylize};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{LineGauge, Paragraph};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::{Constraint, Layout, Rect};
+use ratatui_core::style::{Color, Style, Stylize};
+use ratatui_core::text::{Line, Span};
+use ratatui_core::widgets::Widget;
+use ratatui_widgets::gauge::LineGauge;
+use ratatui_widgets::paragraph::Paragraph;
 
 use super::chart::{Chart, draw as draw_chart};
 use crate::narrate::plain;
@@ -31,7 +33,7 @@ pub fn colour(run: &Run) -> Color {
 }
 
 /// Draws it.
-pub fn draw(frame: &mut Frame<'_>, area: Rect, run: &Run) {
+pub fn draw(buffer: &mut Buffer, area: Rect, run: &Run) {
     let progress = Progress::of(run);
     let warned = run.warnings.len().min(WARNINGS) as u16;
     let rows = [1, 1, 1].map(Constraint::Length);
@@ -40,8 +42,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, run: &Run) {
     let state = Span::styled(format!("{} {}", run.state.sign(), run.state.word()), Style::new().fg(colour(run)).bold());
     let about = format!("  {}  ", plain(run.task()));
     let folder = Span::styled(plain(&run.folder.display().to_string()), Style::new().dim());
-    frame.render_widget(Line::from(vec![state, Span::raw(about).bold(), folder]), head);
-    frame.render_widget(bar(&progress), gauge);
+    (Line::from(vec![state, Span::raw(about).bold(), folder])).render(head, buffer);
+    (bar(&progress)).render(gauge, buffer);
 
     let charts = charts(run, &progress);
     let beside = body.width >= FIGURES + CHART.1;
@@ -53,15 +55,15 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, run: &Run) {
         parts
     };
     let [left, right]: [Rect; 2] = parts.areas(body);
-    frame.render_widget(Paragraph::new(lines), left);
+    (Paragraph::new(lines)).render(left, buffer);
     let fit = charts.len().min(usize::from(right.height / CHART.0));
     let places = Layout::vertical(vec![Constraint::Fill(1); fit]).split(right);
-    charts.iter().zip(places.iter()).for_each(|(chart, place)| draw_chart(frame, *place, chart));
+    charts.iter().zip(places.iter()).for_each(|(chart, place)| draw_chart(buffer, *place, chart));
     let newest = run.warnings[run.warnings.len() - usize::from(warned)..].iter().map(|warning| {
         let kind = if warning.is_error { "error" } else { "warning" };
         Line::from(vec![Span::raw(format!("{kind}: ")).yellow(), Span::raw(plain(&warning.message))])
     });
-    frame.render_widget(Paragraph::new(newest.collect::<Vec<_>>()), warnings);
+    (Paragraph::new(newest.collect::<Vec<_>>())).render(warnings, buffer);
 }
 
 fn bar(progress: &Progress) -> LineGauge<'_> {
