@@ -67,7 +67,10 @@ fn a_run_is_told_from_its_reserved_folder_to_its_end() {
     let log = fs::read_to_string(Path::new(&out).join("log.jsonl")).expect("a log");
     let epoch = log.lines().find(|line| line.contains("\"event\":\"epoch\"")).expect("an epoch");
     let epoch: serde_json::Value = serde_json::from_str(epoch).expect("JSON");
-    assert!(epoch["loss"].as_f64() > Some(0.0) && epoch["wall_seconds"].as_f64() >= epoch["seconds"].as_f64(), "{epoch}");
+    assert!(
+        epoch["loss"].as_f64() > Some(0.0) && epoch["wall_seconds"].as_f64() >= epoch["seconds"].as_f64(),
+        "{epoch}"
+    );
     assert_eq!((epoch["key_metric"].as_str(), epoch["better"].as_str()), (Some("mean_dice"), Some("higher")));
 
     // Once more, when it is over: its end, at once.
@@ -143,7 +146,8 @@ fn folders_that_are_no_run_say_what_to_give() {
     let run = dir.path().join("run");
     fs::create_dir(&run).expect("a folder");
     fs::write(run.join("recipe.toml"), [0xff, 0xfe, b'\n']).expect("written");
-    fs::write(run.join("log.jsonl"), "{\"event\":\"epoch\",\"epoch\":1,\"metrics\":{}}\nno JSON\n[]\n{\"event\":\"epo").expect("written");
+    fs::write(run.join("log.jsonl"), "{\"event\":\"epoch\",\"epoch\":1,\"metrics\":{}}\nno JSON\n[]\n{\"event\":\"epo")
+        .expect("written");
     fs::write(run.join("summary.json"), "{\"outcome\":").expect("written");
     let said = succeed(&["watch", &text(&run), "--once"]);
     assert!(said.contains("run ended without a summary in epoch 1"), "{said}");
@@ -171,7 +175,8 @@ fn a_page_is_for_who_has_its_address() {
     let mut watching = start(&["watch", &out, "--page"]);
     let mut lines = BufReader::new(watching.0.stdout.take().expect("a pipe")).lines();
     let address = lines.next().expect("a line").expect("text");
-    let (place, token) = address.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split_once('/')).expect("an address");
+    let (place, token) =
+        address.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split_once('/')).expect("an address");
     let (port, token) = (place.parse::<u16>().expect("a port"), token.trim_end_matches('/'));
     assert!(token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{address}");
     let get = |method: &str, path: &str, host: &str| {
@@ -183,7 +188,14 @@ fn a_page_is_for_who_has_its_address() {
     for words in ["running", "mean dice", "<svg", "Learning rate", "Cache-Control: no-store", "connect-src 'self'"] {
         assert!(page.contains(words), "no {words:?} on the page");
     }
-    for path in ["/", "/recipe.toml", "/run/recipe.toml", "/../../etc/passwd", "/favicon.ico", "/00000000000000000000000000000000/"] {
+    for path in [
+        "/",
+        "/recipe.toml",
+        "/run/recipe.toml",
+        "/../../etc/passwd",
+        "/favicon.ico",
+        "/00000000000000000000000000000000/",
+    ] {
         let answer = get("GET", path, &host);
         assert!(answer.starts_with("HTTP/1.1 403") && !answer.contains("mean dice"), "{path}: {answer}");
     }
@@ -201,7 +213,9 @@ fn a_page_is_for_who_has_its_address() {
     assert!(!ask(port, "nonsense\r\n\r\n").contains("mean dice"));
 
     // It changes with the run, and says nothing while nothing changes.
-    let version = |page: &str| page.split("data-version=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("one").to_owned();
+    let version = |page: &str| {
+        page.split("data-version=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("one").to_owned()
+    };
     let seen = version(&page);
     wait_until("another version", || get("GET", &format!("/{token}/?seen={seen}"), &host).starts_with("HTTP/1.1 200"));
     signal(&training.0, "INT");

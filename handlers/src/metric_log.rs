@@ -71,7 +71,14 @@ impl MetricLog {
     /// A log with these options, in the run's folder.
     pub fn new(options: MetricLogOptions, run: &Path) -> Self {
         let place = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| run.join(path));
-        Self { csv: place(&options.csv), jsonl: place(&options.jsonl), options, columns: None, trimmed: false, since: None }
+        Self {
+            csv: place(&options.csv),
+            jsonl: place(&options.jsonl),
+            options,
+            columns: None,
+            trimmed: false,
+            since: None,
+        }
     }
 
     /// Drops the rows that will be written again: iteration `iteration` of epoch `epoch` is the

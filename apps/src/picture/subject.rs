@@ -32,7 +32,8 @@ impl Subject<'_> {
             let planes = volume.grid.planes();
             let telling = planes.iter().map(|plane| volume.slice(*plane, volume.telling(*plane))).collect();
             let worst = |plane: &Plane| {
-                let (index, voxels) = volume.worst(*plane)?;
+                // One that is above already is not drawn twice.
+                let (index, voxels) = volume.worst(*plane).filter(|(index, _)| *index != volume.telling(*plane))?;
                 let mut panel = volume.slice(*plane, index);
                 panel.caption += &format!(", the worst: {voxels} voxels differ");
                 Some(panel)

@@ -62,8 +62,11 @@ impl<'a> Board<'a> {
         }
         let most = keys.iter().map(|(_, count)| *count).max();
         let key = keys.iter().find(|(_, count)| Some(*count) == most).map(|(key, _)| (*key).to_owned());
-        let said = || runs.iter().filter(|run| run.key_metric() == key.as_deref()).find_map(|run| run.higher_is_better());
-        let by_name = || key.as_deref().is_none_or(|key| !key.split('_').any(|part| LOWER.iter().any(|low| part.starts_with(low))));
+        let said =
+            || runs.iter().filter(|run| run.key_metric() == key.as_deref()).find_map(|run| run.higher_is_better());
+        let by_name = || {
+            key.as_deref().is_none_or(|key| !key.split('_').any(|part| LOWER.iter().any(|low| part.starts_with(low))))
+        };
         let higher = said().unwrap_or_else(by_name);
         let mut rows: Vec<Row<'a>> = runs
             .into_iter()
@@ -74,7 +77,9 @@ impl<'a> Board<'a> {
             })
             .collect();
         rows.sort_by(|a, b| match (a.value, b.value) {
-            (Some(x), Some(y)) => if higher { y.total_cmp(&x) } else { x.total_cmp(&y) }.then_with(|| a.run.name.cmp(&b.run.name)),
+            (Some(x), Some(y)) => {
+                if higher { y.total_cmp(&x) } else { x.total_cmp(&y) }.then_with(|| a.run.name.cmp(&b.run.name))
+            }
             (x, y) => y.is_some().cmp(&x.is_some()).then_with(|| {
                 let order = |row: &Row<'_>| (!row.run.state.is_running(), row.run.name.clone());
                 order(a).cmp(&order(b))
@@ -82,7 +87,10 @@ impl<'a> Board<'a> {
         });
         let values: Vec<Option<f64>> = rows.iter().map(|row| row.value).collect();
         for row in &mut rows {
-            row.rank = row.value.and_then(|value| values.iter().position(|other| *other == Some(value))).map(|place| place + 1);
+            row.rank = row
+                .value
+                .and_then(|value| values.iter().position(|other| *other == Some(value)))
+                .map(|place| place + 1);
         }
         Self { key, higher, rows }
     }
@@ -126,7 +134,11 @@ mod tests {
         let mut run = Run::read(folder.path()).expect("a run");
         run.name = name.to_owned();
         let metric = key.map_or("hd95", |(key, _)| key).to_owned();
-        run.epochs = values.iter().zip(1..).map(|(value, epoch)| Epoch { epoch, metrics: vec![(metric.clone(), *value)], ..Epoch::default() }).collect();
+        run.epochs = values
+            .iter()
+            .zip(1..)
+            .map(|(value, epoch)| Epoch { epoch, metrics: vec![(metric.clone(), *value)], ..Epoch::default() })
+            .collect();
         run.key_of_log = key.map(|(key, higher)| (key.to_owned(), higher));
         run.best_of_log = key.and_then(|(key, higher)| best(&Run { key_of_log: None, ..run.clone() }, key, higher));
         run
@@ -137,10 +149,20 @@ mod tests {
         let key = Some(("hd95", false));
         let mut running = run("z", &[], None);
         running.state = State::Running(String::new());
-        let runs = [run("none", &[], None), run("a", &[5.0, 3.0, 4.0], key), running, run("b", &[2.0, 9.0], key), run("other", &[2.5], Some(("dice", true))), run("same", &[3.0], key)];
+        let runs = [
+            run("none", &[], None),
+            run("a", &[5.0, 3.0, 4.0], key),
+            running,
+            run("b", &[2.0, 9.0], key),
+            run("other", &[2.5], Some(("dice", true))),
+            run("same", &[3.0], key),
+        ];
         let board = Board::new(&runs);
         let rows: Vec<(&str, Option<usize>)> = board.rows.iter().map(|row| (row.run.name.as_str(), row.rank)).collect();
-        assert_eq!(rows, [("b", Some(1)), ("a", Some(2)), ("same", Some(2)), ("z", None), ("none", None), ("other", None)]);
+        assert_eq!(
+            rows,
+            [("b", Some(1)), ("a", Some(2)), ("same", Some(2)), ("z", None), ("none", None), ("other", None)]
+        );
         assert_eq!((board.key.as_deref(), board.higher, board.rows[1].epoch), (Some("hd95"), false, Some(2)));
         assert_eq!(board.counts(), [("unfinished", 5), ("running", 1)]);
         assert!(board.is_running());

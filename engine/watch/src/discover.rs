@@ -56,7 +56,8 @@ mod tests {
             fs::write(root.path().join(run).join("recipe.toml"), "").expect("a recipe");
         }
         let found = runs_in(root.path());
-        let names: Vec<String> = found.iter().map(|path| path.strip_prefix(root.path()).expect("within").display().to_string()).collect();
+        let names: Vec<String> =
+            found.iter().map(|path| path.strip_prefix(root.path()).expect("within").display().to_string()).collect();
         assert_eq!(names, ["1/2/3/4", "a", "b", "folds/fold0", "folds/fold1"]);
         assert!(!is_empty(root.path()) && is_run(&root.path().join("a")));
     }

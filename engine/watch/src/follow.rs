@@ -241,7 +241,11 @@ mod tests {
         drop(held);
         assert!(look(&mut follower));
         let Seen::Run(run) = follower.seen() else { panic!("a run") };
-        assert!(run.state.word() == "killed" && run.gaps.iter().any(|gap| gap.contains("1 line cut off")), "{:?}", run.gaps);
+        assert!(
+            run.state.word() == "killed" && run.gaps.iter().any(|gap| gap.contains("1 line cut off")),
+            "{:?}",
+            run.gaps
+        );
         fs::remove_dir_all(dir.path()).expect("removed");
         assert!(look(&mut follower) && matches!(follower.seen(), Seen::Gone(why) if why.contains("was removed")));
         assert!(!look(&mut follower));

@@ -55,12 +55,21 @@ impl Narrator {
             self.epoch = last;
         }
         // Of a run that is seen for the first time, the newest one.
-        let first = self.epoch.map_or(last.unwrap_or(0), |told| told + 1);
+        let first = match self.state {
+            None => last.unwrap_or(0),
+            Some(_) => self.epoch.map_or(0, |told| told + 1),
+        };
         lines.extend(run.epochs.iter().filter(|epoch| epoch.epoch >= first).map(|epoch| line(run, &progress, epoch)));
-        let from = if self.state.is_none() { run.warnings.len().saturating_sub(WARNINGS) } else { self.warnings.min(run.warnings.len()) };
-        lines.extend(run.warnings[from..].iter().map(|warning| {
-            format!("{}: {}", if warning.is_error { "error" } else { "warning" }, warning.message)
-        }));
+        let from = if self.state.is_none() {
+            run.warnings.len().saturating_sub(WARNINGS)
+        } else {
+            self.warnings.min(run.warnings.len())
+        };
+        lines.extend(
+            run.warnings[from..]
+                .iter()
+                .map(|warning| format!("{}: {}", if warning.is_error { "error" } else { "warning" }, warning.message)),
+        );
         if self.state.as_ref() != Some(&run.state) {
             lines.extend(End::of(run).map(|end| end.words().to_owned()));
         }
@@ -150,15 +159,22 @@ mod tests {
         let held = fs::File::create(at("run.lock")).expect("a lock");
         held.try_lock().expect("free");
         let epoch = |epoch: u64| {
-            format!("{{\"event\":\"epoch\",\"epoch\":{epoch},\"iteration\":{},\"learning_rate\":0.1,\"metrics\":{{\"dice\":0.{epoch}}},\"best\":0.{epoch},\"best_epoch\":{epoch},\"seconds\":1.0,\"wall_seconds\":2.0,\"loss\":0.5,\"key_metric\":\"dice\",\"better\":\"higher\"}}\n", epoch * 4)
+            format!(
+                "{{\"event\":\"epoch\",\"epoch\":{epoch},\"iteration\":{},\"learning_rate\":0.1,\"metrics\":{{\"dice\":0.{epoch}}},\"best\":0.{epoch},\"best_epoch\":{epoch},\"seconds\":1.0,\"wall_seconds\":2.0,\"loss\":0.5,\"key_metric\":\"dice\",\"better\":\"higher\"}}\n",
+                epoch * 4
+            )
         };
         let mut narrator = Narrator::default();
         let said = narrator.tell(&read(dir.path(), ""));
         assert!(said[0].contains("is running") && said[1] == "epoch 1 of 3, not complete yet", "{said:?}");
         let said = narrator.tell(&read(dir.path(), &(epoch(1) + &epoch(2))));
         assert_eq!(said.len(), 2);
-        assert_eq!(said[1], "epoch 2 of 3  loss 0.5000  dice 0.2000 (best 0.2000 in epoch 2)  rate 0.1000  2.0 s  2.0 s left");
-        fs::write(at("warnings.jsonl"), "{\"level\":\"warn\",\"message\":\"odd \\u001b[31m spacing\"}\n").expect("a warning");
+        assert_eq!(
+            said[1],
+            "epoch 2 of 3  loss 0.5000  dice 0.2000 (best 0.2000 in epoch 2)  rate 0.1000  2.0 s  2.0 s left"
+        );
+        fs::write(at("warnings.jsonl"), "{\"level\":\"warn\",\"message\":\"odd \\u001b[31m spacing\"}\n")
+            .expect("a warning");
         let said = narrator.tell(&read(dir.path(), &(epoch(1) + &epoch(2))));
         assert_eq!(said, ["warning: odd \u{fffd}[31m spacing"]);
         assert!(narrator.tell(&read(dir.path(), &(epoch(1) + &epoch(2)))).is_empty());
@@ -166,7 +182,11 @@ mod tests {
         fs::remove_file(at("run.lock")).expect("removed");
         fs::write(at("summary.json"), r#"{"outcome":"completed","epochs":3,"seconds":9.0}"#).expect("a summary");
         let said = narrator.tell(&read(dir.path(), &(epoch(1) + &epoch(2) + &epoch(3))));
-        assert!(said[0].starts_with("epoch 3 of 3") && said[1].contains("completed in epoch 3: best dice 0.3000 in epoch 3, 9.0 s"), "{said:?}");
+        assert!(
+            said[0].starts_with("epoch 3 of 3")
+                && said[1].contains("completed in epoch 3: best dice 0.3000 in epoch 3, 9.0 s"),
+            "{said:?}"
+        );
     }
 
     #[test]

@@ -215,10 +215,28 @@ mod tests {
         assert_eq!(judge(Method::Get, "/secret/", here), Verdict::Page);
         assert_eq!(judge(Method::Get, "/secret/?seen=6", here), Verdict::Page);
         assert_eq!(judge(Method::Get, "/secret/?seen=7", Some("localhost:8080")), Verdict::Same);
-        for url in ["/", "", "/secre/", "/secret2/", "/SECRET/", "//secret/", "/x/../secret/", "/favicon.ico", "/?secret", "secretx"] {
+        for url in [
+            "/",
+            "",
+            "/secre/",
+            "/secret2/",
+            "/SECRET/",
+            "//secret/",
+            "/x/../secret/",
+            "/favicon.ico",
+            "/?secret",
+            "secretx",
+        ] {
             assert_eq!(judge(Method::Get, url, here), Verdict::Forbidden, "{url}");
         }
-        for host in [None, Some("evil.example"), Some("evil.example:4000"), Some("127.0.0.1.evil.example"), Some("127.0.0.1@evil"), Some("")] {
+        for host in [
+            None,
+            Some("evil.example"),
+            Some("evil.example:4000"),
+            Some("127.0.0.1.evil.example"),
+            Some("127.0.0.1@evil"),
+            Some(""),
+        ] {
             assert_eq!(judge(Method::Get, "/secret/", host), Verdict::Forbidden, "{host:?}");
         }
         for url in ["/secret/recipe.toml", "/secret/../../etc/passwd", "/secret", "/secret/%2e%2e/"] {

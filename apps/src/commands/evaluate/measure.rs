@@ -16,7 +16,8 @@ use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::recipe::Output;
 use crate::run::{
-    CONFUSION, Empty, PassProgress, Penalties, Plan, Trained, Wanted, evaluated, evaluator, gathered, handlers, measuring, plugins,
+    CONFUSION, Empty, PassProgress, Penalties, Plan, Trained, Wanted, evaluated, evaluator, gathered, handlers,
+    measuring, plugins,
 };
 use crate::sharing::{own, prepared};
 
@@ -97,12 +98,7 @@ fn found<'a>(
 
 /// The same of what `predict` writes: each prediction on the grid of its image, against the label
 /// as its file has it.
-pub fn on_original_grids(
-    trained: &Trained,
-    items: &[Item],
-    empty: Empty,
-    ranks: Option<&Ranks>,
-) -> Outcome<All> {
+pub fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty, ranks: Option<&Ranks>) -> Outcome<All> {
     let (recipe, post) = (&trained.plan.recipe, trained.plan.post_label()?);
     // The confusion sees what the metrics see.
     let count = recipe.metric.list().len() + 1;

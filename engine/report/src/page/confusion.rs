@@ -57,7 +57,8 @@ fn percent(share: f64) -> String {
 /// A count in groups of three digits.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
     groups.join("\u{202f}")
 }
 

@@ -120,7 +120,8 @@ fn losses(view: &View<'_>) -> Option<LineChart> {
 }
 
 fn mean_losses(run: &Run) -> Vec<(f64, f64)> {
-    let whole: Vec<(f64, f64)> = run.epochs.iter().filter_map(|epoch| Some((epoch.epoch as f64, epoch.loss?))).collect();
+    let whole: Vec<(f64, f64)> =
+        run.epochs.iter().filter_map(|epoch| Some((epoch.epoch as f64, epoch.loss?))).collect();
     if !whole.is_empty() {
         return whole;
     }

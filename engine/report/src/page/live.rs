@@ -42,10 +42,7 @@ pub fn board(folder: &str, board: &Board<'_>, version: &str) -> String {
     let best = &runs[..runs.len().min(CURVES)];
     let view = View { runs: best, title: folder, pictures: &[], left_out: &[] };
     let heading = if runs.len() > CURVES { "Curves of the first seven" } else { "Curves" };
-    let sections = [
-        section("runs", "Runs", Some(table(board))),
-        section("curves", heading, curves::show(&view)),
-    ];
+    let sections = [section("runs", "Runs", Some(table(board))), section("curves", heading, curves::show(&view))];
     let counts = board.counts().into_iter().map(|(state, count)| format!("{count} {state}")).collect::<Vec<_>>();
     let header = html! {
         h1 { (folder) }

@@ -34,7 +34,9 @@ pub fn outcome(run: &Run) -> Outcome {
         State::Interrupted => ("warn", format!("It was interrupted{after}{because}. It can be resumed.")),
         State::Failed => ("bad", format!("It failed{after}{because}.")),
         State::Unknown if summary.is_some() => ("warn", format!("It ended{after}{because}.")),
-        State::Unknown => ("warn", format!("There is no summary: it was killed{after}, or comes from another program.")),
+        State::Unknown => {
+            ("warn", format!("There is no summary: it was killed{after}, or comes from another program."))
+        }
     };
     Outcome { word: run.state.word(), class, sign: run.state.sign(), meaning }
 }

@@ -124,7 +124,9 @@ fn grows(folder: &Path) -> bool {
     let changed = |name: &&str| folder.join(name).metadata().and_then(|file| file.modified()).ok();
     let newest = GROWING.iter().filter_map(changed).max();
     // A clock ahead of this one counts as now.
-    newest.is_some_and(|newest| SystemTime::now().duration_since(newest).is_ok_and(|age| age < SILENT) || newest > SystemTime::now())
+    newest.is_some_and(|newest| {
+        SystemTime::now().duration_since(newest).is_ok_and(|age| age < SILENT) || newest > SystemTime::now()
+    })
 }
 
 #[cfg(test)]
@@ -153,10 +155,14 @@ mod tests {
         let interrupted = ended("interrupted");
         assert_eq!(of(Lock::Held(String::new()), Some(&interrupted), None), "running");
         assert_eq!(of(Lock::Left(String::new()), Some(&interrupted), None), "killed");
-        let words = ["completed", "terminated", "interrupted", "failed", "else"].map(|word| of(Lock::None, Some(&ended(word)), None));
+        let words = ["completed", "terminated", "interrupted", "failed", "else"]
+            .map(|word| of(Lock::None, Some(&ended(word)), None));
         assert_eq!(words, ["completed", "ended early", "interrupted", "failed", "unfinished"]);
         let failed = Log { error: Some("no".into()), ..Log::default() };
         let whole = Log { completed: true, ..Log::default() };
-        assert_eq!([Some(&failed), Some(&whole), None].map(|log| of(Lock::None, None, log)), ["failed", "completed", "unfinished"]);
+        assert_eq!(
+            [Some(&failed), Some(&whole), None].map(|log| of(Lock::None, None, log)),
+            ["failed", "completed", "unfinished"]
+        );
     }
 }

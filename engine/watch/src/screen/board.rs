@@ -21,13 +21,23 @@ pub fn draw(buffer: &mut Buffer, area: Rect, folder: &str, runs: &[Run]) {
     (title).render(head, buffer);
     let key = board.key.as_deref().map_or("key metric".to_owned(), words);
     let arrow = if board.higher { "▲" } else { "▼" };
-    let heads = ["rank".to_owned(), "run".into(), "state".into(), "epoch".into(), format!("{key} {arrow}"), "in epoch".into(), "loss".into(), "left".into()];
+    let heads = [
+        "rank".to_owned(),
+        "run".into(),
+        "state".into(),
+        "epoch".into(),
+        format!("{key} {arrow}"),
+        "in epoch".into(),
+        "loss".into(),
+        "left".into(),
+    ];
     let rows: Vec<[String; 8]> = board.rows.iter().map(cells).collect();
     let wide = |column: usize| {
         let cells = rows.iter().chain(std::iter::once(&heads)).map(|row| row[column].chars().count());
         Constraint::Length(cells.max().unwrap_or(0).min(usize::from(u16::MAX)) as u16)
     };
-    let widths: Vec<Constraint> = (0..8).map(|column| if column == 1 { Constraint::Fill(1) } else { wide(column) }).collect();
+    let widths: Vec<Constraint> =
+        (0..8).map(|column| if column == 1 { Constraint::Fill(1) } else { wide(column) }).collect();
     let drawn = rows.iter().zip(&board.rows).map(|(cells, row)| {
         let cell = |(place, text): (usize, &String)| {
             let style = if place == 2 { Style::new().fg(colour(row.run)) } else { Style::new() };

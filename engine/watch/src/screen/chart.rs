@@ -33,11 +33,11 @@ pub fn draw(buffer: &mut Buffer, area: Rect, chart: &Chart) {
         .graph_type(GraphType::Line)
         .style(Style::new().fg(Color::Cyan))
         .data(&points);
-    let title = Span::raw(plain(&chart.title)).bold();
+    let title = Span::raw(format!("{} by {}", plain(&chart.title), chart.x)).bold();
     let drawing = ratatui_widgets::chart::Chart::new(vec![curve])
         .block(Block::new().title(title))
         .legend_position(None)
-        .x_axis(Axis::default().title(Span::styled(chart.x, dim)).bounds(xs).labels(labels(xs)).style(dim))
+        .x_axis(Axis::default().bounds(xs).labels(labels(xs)).style(dim))
         .y_axis(Axis::default().bounds(ys).labels(labels(ys)).style(dim));
     (drawing).render(area, buffer);
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::{Constraint, Layout, Rect};
-use ratatui_core::style::{Style, Stylize};
+use ratatui_core::style::Style;
 use ratatui_core::text::Line;
 use ratatui_core::widgets::Widget;
 use ratatui_widgets::paragraph::{Paragraph, Wrap};
@@ -105,7 +105,7 @@ mod tests {
         let buffer = view(follower, width, height);
         let text = paint::ansi(&buffer, false);
         // Nothing that a name says gets to the terminal as a command: all are ours.
-        assert!(!text.contains("[2J") && !text.contains('\n'), "{text:?}");
+        assert!(!text.contains("\u{1b}[2J") && !text.contains('\n'), "{text:?}");
         let rows = buffer.content.chunks(usize::from(width.max(1)));
         rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>() + "\n").collect()
     }
@@ -121,7 +121,9 @@ mod tests {
             let value = dice * epoch as f64 / epochs as f64;
             format!(
                 "{{\"event\":\"iteration\",\"epoch\":{epoch},\"iteration\":{},\"loss\":{}}}\n{{\"event\":\"epoch\",\"epoch\":{epoch},\"iteration\":{},\"learning_rate\":0.01,\"metrics\":{{\"mean_dice\":{value}}},\"best\":{value},\"best_epoch\":{epoch},\"seconds\":2.0,\"key_metric\":\"mean_dice\",\"better\":\"higher\"}}\n",
-                epoch * 10, 1.0 / epoch as f64, epoch * 10
+                epoch * 10,
+                1.0 / epoch as f64,
+                epoch * 10
             )
         };
         write(folder, "log.jsonl", &(1..=epochs).map(line).collect::<String>());
@@ -138,10 +140,27 @@ mod tests {
         write(dir.path(), "warnings.jsonl", "{\"level\":\"warn\",\"message\":\"case 7 is empty \\u001b[2J\"}\n");
         let follower = Follower::new(dir.path(), false).expect("a run");
         let seen = shown(&follower, 100, 34);
-        for words in ["running", "epoch 8 of 20", "40 %", "0.8000", "mean dice", "0.01", "24.0 s", "2.0 s", "process memory", "2.0", "case 7 is empty", "Ctrl-C leaves", "loss"] {
+        for words in [
+            "running",
+            "epoch 8 of 20",
+            "40 %",
+            "0.8000",
+            "mean dice",
+            "0.01",
+            "24.0 s",
+            "2.0 s",
+            "process memory",
+            "2.0",
+            "case 7 is empty",
+            "Ctrl-C leaves",
+            "loss",
+        ] {
             assert!(seen.contains(words), "no {words:?} in\n{seen}");
         }
-        assert!(seen.chars().filter(|letter| ('\u{2801}'..='\u{28ff}').contains(letter)).count() > 40, "curves:\n{seen}");
+        assert!(
+            seen.chars().filter(|letter| ('\u{2801}'..='\u{28ff}').contains(letter)).count() > 40,
+            "curves:\n{seen}"
+        );
         assert!(!seen.contains('\u{1b}'), "{seen}");
         for (width, height) in [(1, 1), (2, 40), (200, 3), (40, 12), (60, 24), (300, 100)] {
             shown(&follower, width, height);
@@ -152,12 +171,14 @@ mod tests {
     fn a_run_without_an_epoch_and_a_folder_are_shown_too() {
         let dir = tempfile::tempdir().expect("a folder");
         let first = dir.path().join("first");
-        let _locks = [run(&first, 4, 0.5), run(&dir.path().join("second"), 2, 0.9), run(&dir.path().join("third"), 0, 0.0)];
+        let _locks =
+            [run(&first, 4, 0.5), run(&dir.path().join("second"), 2, 0.9), run(&dir.path().join("third"), 0, 0.0)];
         let seen = shown(&Follower::new(&dir.path().join("third"), false).expect("a run"), 80, 24);
         assert!(seen.contains("epoch 1 of 20") && seen.contains("no epoch is complete"), "{seen}");
         let follower = Follower::new(dir.path(), false).expect("runs");
         let seen = shown(&follower, 100, 20);
-        let places: Vec<usize> = ["second", "first", "third"].map(|name| seen.find(name).unwrap_or(usize::MAX)).to_vec();
+        let places: Vec<usize> =
+            ["second", "first", "third"].map(|name| seen.find(name).unwrap_or(usize::MAX)).to_vec();
         assert!(places.is_sorted() && places[2] != usize::MAX, "{seen}");
         assert!(seen.contains("3 running") && seen.contains("0.9000") && seen.contains("mean dice"), "{seen}");
         shown(&follower, 3, 2);

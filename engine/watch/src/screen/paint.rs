@@ -55,7 +55,7 @@ fn colour(colour: Color) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use ratatui_core::layout::Rect;
-    use ratatui_core::style::{Style, Stylize};
+    use ratatui_core::style::Style;
 
     use super::*;
 

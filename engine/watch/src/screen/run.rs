@@ -47,7 +47,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, run: &Run) {
 
     let charts = charts(run, &progress);
     let beside = body.width >= FIGURES + CHART.1;
-    let parts = if beside { Layout::horizontal([FIGURES, body.width - FIGURES]) } else { Layout::vertical([body.height, 0]) };
+    let parts =
+        if beside { Layout::horizontal([FIGURES, body.width - FIGURES]) } else { Layout::vertical([body.height, 0]) };
     let lines = figures(run, &progress);
     let parts = if !beside && body.height > lines.len() as u16 + CHART.0 {
         Layout::vertical([lines.len() as u16 + 1, body.height - lines.len() as u16 - 1])
@@ -71,7 +72,11 @@ fn bar(progress: &Progress) -> LineGauge<'_> {
     let done = progress.done().unwrap_or(0.0);
     let left = progress.left.map_or(String::new(), |left| format!(", {} left", duration(left)));
     let label = format!("epoch {}{of}, {:.0} %{left} ", progress.epoch(), done * 100.0);
-    LineGauge::default().ratio(done).label(label).filled_style(Style::new().fg(Color::Blue)).unfilled_style(Style::new().dim())
+    LineGauge::default()
+        .ratio(done)
+        .label(label)
+        .filled_style(Style::new().fg(Color::Blue))
+        .unfilled_style(Style::new().dim())
 }
 
 fn figures(run: &Run, progress: &Progress) -> Vec<Line<'static>> {
@@ -115,9 +120,14 @@ fn charts(run: &Run, progress: &Progress) -> Vec<Chart> {
     let steps = || run.steps.iter().map(|step| (step.iteration as f64 / length, step.loss)).collect();
     let of_epochs = epochs(&|epoch| epoch.loss);
     let x = if progress.epoch_length.is_some() { "epoch" } else { "step" };
-    let mut charts = vec![Chart { title: "loss".into(), x, points: if of_epochs.len() > 1 { of_epochs } else { steps() } }];
+    let mut charts =
+        vec![Chart { title: "loss".into(), x, points: if of_epochs.len() > 1 { of_epochs } else { steps() } }];
     for metric in &progress.metrics {
-        charts.push(Chart { title: words(&metric.name), x: "epoch", points: epochs(&|epoch| epoch.metric(&metric.name)) });
+        charts.push(Chart {
+            title: words(&metric.name),
+            x: "epoch",
+            points: epochs(&|epoch| epoch.metric(&metric.name)),
+        });
     }
     charts.push(Chart { title: "learning rate".into(), x: "epoch", points: epochs(&|epoch| epoch.learning_rate) });
     charts.retain(|chart| chart.points.iter().filter(|(_, value)| value.is_finite()).count() > 1);
