@@ -133,7 +133,10 @@ fn pages_of_runs_that_go_on_are_sound() {
         assert!(all.iter().all(|element| element.attributes.keys().all(|name| !name.starts_with("on"))));
         assert!(!all.iter().any(|element| element.attributes.contains_key("src")));
         let policy = all.iter().find(|element| element.get("http-equiv") == "Content-Security-Policy").expect("one");
-        assert!(policy.get("content").contains("default-src 'none'") && policy.get("content").contains("connect-src 'self'"));
+        assert!(
+            policy.get("content").contains("default-src 'none'")
+                && policy.get("content").contains("connect-src 'self'")
+        );
     }
     let words = ["it ended <b>", "waits"];
     words.iter().for_each(|text| accessible(&elements(&live::note(NAMES[1], text, "9"))));
