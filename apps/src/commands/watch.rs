@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let end = hearth_watch::screen(&mut follower, colours_on_stdout(), &stop)?;
     // What the screen showed is gone with it.
-    if matches!(follower.seen(), Seen::Run(_)) {
+    if matches!(follower.seen(), Seen::Run(_)) && !matches!(end, End::Bad(_)) {
         hearth_watch::once(&follower, print);
     }
     ended(end, true)

@@ -8,16 +8,21 @@ use hearth_report::Board;
 use crate::end::End;
 use crate::error::WatchError;
 use crate::follow::{Follower, Seen};
-use crate::narrate::Narrator;
+use crate::narrate::{Narrator, plain};
 
 /// How often files are looked at.
 pub const EVERY: Duration = Duration::from_millis(500);
 
-/// Tells of each epoch, each warning and the end; of a folder, its runs by rank whenever one has
+/// Tells of each epoch, each warning and a good end; of a folder, its runs by rank whenever one has
 /// come further. Ends with the run, when no run of a folder goes on, and when `stop` is set.
 pub fn lines(follower: &mut Follower, stop: &AtomicBool, mut print: impl FnMut(&str)) -> Result<End, WatchError> {
     let mut narrator = Narrator::default();
-    narrator.tell(follower.seen()).iter().for_each(|line| print(line));
+    let mut tell = |seen: &Seen| {
+        // A bad end is the caller's to report.
+        let bad = over(seen).filter(|end| !end.is_good()).map(|end| plain(end.words()));
+        narrator.tell(seen).iter().filter(|line| Some(*line) != bad.as_ref()).for_each(|line| print(line));
+    };
+    tell(follower.seen());
     loop {
         if let Some(end) = over(follower.seen()) {
             return Ok(end);
@@ -27,7 +32,7 @@ pub fn lines(follower: &mut Follower, stop: &AtomicBool, mut print: impl FnMut(&
             return Ok(End::Left);
         }
         if follower.look() {
-            narrator.tell(follower.seen()).iter().for_each(|line| print(line));
+            tell(follower.seen());
         }
     }
 }
