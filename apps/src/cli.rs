@@ -6,17 +6,18 @@ use clap::{Parser, Subcommand};
 use hearth_recipe::notice;
 use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
 use crate::commands::{
     bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, memory, metrics, models, plugin, predict,
-    preprocess, profile, recipes, reference, report, train, tune,
+    preprocess, profile, recipes, reference, report, train, tune, watch,
 };
 use crate::cores;
 use crate::error::{Failure, Outcome};
 use crate::ranks::{self, RanksArgs};
 use crate::terminal;
+use crate::warnings::Warnings;
 
 /// Train, evaluate and run medical-imaging networks, on any GPU or none.
 #[derive(Debug, Parser)]
@@ -55,6 +56,8 @@ enum Command {
     Preprocess(preprocess::Args),
     /// Compare predictions with labels, file by file: Dice, distances, rates, errors
     Metrics(metrics::Args),
+    /// Watch a run as it goes on, in the terminal or as a page; a folder of runs by rank
+    Watch(watch::Args),
     /// Make one HTML page of one run or several: curves, cases, times, recipe; it needs no network
     Report(report::Args),
     /// List networks, and count the cost of one
@@ -127,7 +130,9 @@ fn listen(verbose: u8) {
         Some(Err(why)) => (None, Some(why)),
         None => (None, None),
     };
-    let layers = tracing_subscriber::registry().with(lines).with(notices).with(hearth_profile::layer()).with(markers);
+    let kept = Warnings.with_filter(LevelFilter::WARN);
+    let layers =
+        tracing_subscriber::registry().with(lines).with(notices).with(kept).with(hearth_profile::layer()).with(markers);
     let _ = layers.try_init();
     if let Some(why) = refused {
         tracing::warn!("{RANGES}: {why}");
@@ -174,6 +179,7 @@ impl Command {
             Command::Ensemble(args) => ensemble::run(&args),
             Command::Preprocess(args) => preprocess::run(&args),
             Command::Metrics(args) => metrics::run(&args),
+            Command::Watch(args) => watch::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Models(args) => models::run(&args),
             Command::Convert(args) => convert_weights::run(&args),

@@ -176,6 +176,11 @@ pub fn colours_on_stderr() -> bool {
     colours(&std::io::stderr())
 }
 
+/// Whether standard output supports colours.
+pub fn colours_on_stdout() -> bool {
+    colours(&std::io::stdout())
+}
+
 /// Red on a terminal's standard error.
 pub fn red(text: &str) -> String {
     if colours_on_stderr() { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_owned() }

@@ -20,13 +20,15 @@ fn a_contact_sheet_has_a_picture_of_every_draw() {
         arguments.extend(more);
         (succeed(&arguments), hearth_data::read_image(&out).expect("a picture"))
     };
-    // The tiny recipe cuts two crops per draw: 1 + 3 * 2 pictures.
-    let (said, first) = sheet("a.png", &["-n", "3"]);
+    // The tiny recipe cuts two crops per draw: 1 + 3 * 2 pictures, or the more telling ones.
+    let (said, few) = sheet("few.png", &["-n", "3"]);
+    assert!(said.contains("4 pictures") && few.shape()[0] == 12 + 4 * 252, "{said}");
+    let (said, first) = sheet("a.png", &["-n", "3", "--crops"]);
     assert!(said.contains("7 pictures"), "{said}");
     assert_eq!((first.channels(), first.shape()[0]), (3, 12 + 4 * 252));
-    let (_, again) = sheet("b.png", &["-n", "3"]);
+    let (_, again) = sheet("b.png", &["-n", "3", "--crops"]);
     assert!(first.to_vec() == again.to_vec(), "the same seed gives the same sheet");
-    let (_, other) = sheet("c.png", &["-n", "3", "--seed", "1"]);
+    let (_, other) = sheet("c.png", &["-n", "3", "--crops", "--seed", "1"]);
     assert!(first.to_vec() != other.to_vec(), "another seed gives other crops");
     // The outline of the label has the colour of its class.
     let orange =

@@ -53,7 +53,7 @@ fn image(data: &Path) -> PathBuf {
 fn losses(run: &Path) -> Vec<f64> {
     let log = std::fs::read_to_string(run.join("log.jsonl")).expect("log.jsonl");
     let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
-    lines.filter_map(|line| line["loss"].as_f64()).collect()
+    lines.filter(|line| line["event"] == "iteration").filter_map(|line| line["loss"].as_f64()).collect()
 }
 
 fn voxels(folder: &Path) -> Vec<u8> {

@@ -2,6 +2,7 @@
 
 use derive_setters::Setters;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use hearth_engine::{Context, Event, Handler, HandlerError, Level, Ranks, When};
 use schemars::JsonSchema;
@@ -23,8 +24,9 @@ pub struct MetricLogOptions {
     /// A line with the loss every so many iterations; 0 for none. Reading the loss waits for the
     /// device.
     pub every_iterations: u64,
-    /// Whether epoch lines say how many seconds the epoch took. Without it, two equal runs write
-    /// equal files.
+    /// Whether epoch lines say how many seconds the epoch took: its pass (`seconds`), and all of it
+    /// with validation and checkpoints (`wall_seconds`). Without it, two equal runs write equal
+    /// files.
     pub seconds: bool,
 }
 
@@ -34,7 +36,8 @@ impl Default for MetricLogOptions {
     }
 }
 
-/// Writes `metrics.csv` and `log.jsonl`, complete after each epoch.
+/// Writes `metrics.csv` and `log.jsonl`, complete after each epoch. An epoch's line has the mean of
+/// the losses of all its steps, which makes no step wait for the device.
 ///
 /// A resumed run goes on in the same files. Rows of epochs and iterations that are run again are
 /// dropped first, and so is a last line that was cut off; no row stands twice. A run from the start
@@ -60,13 +63,22 @@ pub struct MetricLog {
     /// Columns of the CSV file, once they are known.
     columns: Option<Vec<String>>,
     trimmed: bool,
+    /// When the present epoch began in this process.
+    since: Option<Instant>,
 }
 
 impl MetricLog {
     /// A log with these options, in the run's folder.
     pub fn new(options: MetricLogOptions, run: &Path) -> Self {
         let place = |path: &PathBuf| (!path.as_os_str().is_empty()).then(|| run.join(path));
-        Self { csv: place(&options.csv), jsonl: place(&options.jsonl), options, columns: None, trimmed: false }
+        Self {
+            csv: place(&options.csv),
+            jsonl: place(&options.jsonl),
+            options,
+            columns: None,
+            trimmed: false,
+            since: None,
+        }
     }
 
     /// Drops the rows that will be written again: iteration `iteration` of epoch `epoch` is the
@@ -171,7 +183,10 @@ impl Handler for MetricLog {
     fn handle(&mut self, event: Event, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let state = cx.state;
         match event {
-            Event::IterationStarted => self.trim(state.epoch, state.iteration, cx),
+            Event::IterationStarted => {
+                self.since.get_or_insert_with(Instant::now);
+                self.trim(state.epoch, state.iteration, cx)
+            }
             Event::IterationCompleted if self.jsonl.is_some() => {
                 let loss = cx.host.output("loss").ok();
                 self.write_entry(json!({
@@ -196,8 +211,19 @@ impl Handler for MetricLog {
                     "best": state.best_metric.map(number),
                     "best_epoch": state.best_epoch,
                 });
-                if let (true, Some(seconds)) = (self.options.seconds, state.times.get("epoch_completed")) {
-                    entry["seconds"] = json!((seconds * 1000.0).round() / 1000.0);
+                if let Some(key) = &state.key_metric {
+                    (entry["key_metric"], entry["better"]) = (json!(key), json!(state.better));
+                }
+                // Not every workflow has one.
+                if let Ok(loss) = cx.host.output("mean_loss") {
+                    entry["loss"] = number(loss);
+                }
+                let whole = self.since.replace(Instant::now()).map(|since| since.elapsed().as_secs_f64());
+                let times = [("seconds", state.times.get("epoch_completed").copied()), ("wall_seconds", whole)];
+                for (name, seconds) in times.into_iter().filter(|_| self.options.seconds) {
+                    if let Some(seconds) = seconds {
+                        entry[name] = json!((seconds * 1000.0).round() / 1000.0);
+                    }
                 }
                 self.write_entry(entry)
             }
@@ -208,7 +234,7 @@ impl Handler for MetricLog {
                     self.trim(state.epoch + 1, state.iteration + 1, cx)?;
                 }
                 // The next run of this process may start from the beginning.
-                self.trimmed = false;
+                (self.trimmed, self.since) = (false, None);
                 let name = event.name();
                 self.write_entry(json!({
                     "event": name,

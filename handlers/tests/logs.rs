@@ -55,6 +55,7 @@ fn rows_and_lines() {
         json!({"event": "iteration", "epoch": 2, "iteration": 6, "loss": 1.0 / 6.0, "learning_rate": 0.1})
     );
     assert_eq!(of("epoch")[2]["metrics"], json!({"loss": "NaN"}));
+    assert_eq!((&of("epoch")[0]["key_metric"], &of("epoch")[0]["better"]), (&json!("dice, mean"), &json!("higher")));
     assert_eq!((&of("epoch")[2]["best"], &of("epoch")[2]["best_epoch"]), (&json!(0.25), &json!(2)));
     assert_eq!(lines.last().unwrap()["event"], "completed");
     assert_eq!(fs::read_dir(&run).unwrap().count(), 2, "no temporary file stays");

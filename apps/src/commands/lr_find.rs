@@ -124,6 +124,17 @@ pub fn run(args: &Args) -> Outcome {
 
 const PICTURE: &str = "lr-find.png";
 
+/// The highest loss that is drawn: somewhat above those before the lowest one. What follows when the
+/// loss diverges is many times as high, and would flatten the part that a rate is chosen from.
+fn useful(curve: &[(f64, f64)]) -> Option<f64> {
+    let known = || curve.iter().enumerate().filter(|(_, (_, loss))| loss.is_finite());
+    let (lowest, (_, low)) = known().min_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
+    let before = known().take_while(|(place, _)| *place <= lowest).map(|(_, (_, loss))| *loss);
+    let high = before.fold(*low, f64::max);
+    // A curve that only rises is shown whole.
+    (high > *low).then_some(high + 0.25 * (high - low))
+}
+
 fn write(out: &Path, task: &str, options: &RangeTest, found: &RangeResult, suggested: Option<RangePoint>) -> Outcome {
     let smoothed: Vec<(f64, f64)> = found.points.iter().map(|point| (point.lr, point.loss)).collect();
     let raw: Vec<(f64, f64)> = found.points.iter().map(|point| (point.lr, point.raw_loss)).collect();
@@ -131,11 +142,14 @@ fn write(out: &Path, task: &str, options: &RangeTest, found: &RangeResult, sugge
     let plot = Plot {
         title: &format!("{task}: loss over learning rate"),
         x_label: "learning rate",
+        y_label: "loss",
+        legend: ["smoothed", "each step"],
         x_axis,
         y_range: None,
+        y_most: useful(&smoothed),
         curve: &smoothed,
         points: &raw,
-        mark: suggested.map(|point| ((point.lr, point.loss), format!("steepest: {:.2e}", point.lr))),
+        mark: suggested.map(|point| ((point.lr, point.loss), format!("falls fastest at {:.1e}", point.lr))),
     };
     save(&plot.draw(), &out.join(PICTURE))?;
     let rows = found.points.iter().map(|point| format!("{},{},{}\n", point.lr, point.loss, point.raw_loss));
@@ -148,4 +162,17 @@ fn write(out: &Path, task: &str, options: &RangeTest, found: &RangeResult, sugge
     let whole =
         json!({ "options": options, "diverged": found.diverged, "suggestion": suggested, "points": found.points });
     text("lr-find.json", serde_json::to_string_pretty(&whole)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::useful;
+
+    #[test]
+    fn a_divergence_does_not_decide_the_scale() {
+        let curve = |losses: &[f64]| losses.iter().enumerate().map(|(x, y)| (x as f64, *y)).collect::<Vec<_>>();
+        assert_eq!(useful(&curve(&[1.4, 1.5, 1.3, 0.5, 2.0, 80.0])), Some(1.75));
+        assert_eq!(useful(&curve(&[1.0, 2.0, f64::NAN, 3.0])), None);
+        assert_eq!(useful(&[]), None);
+    }
 }

@@ -36,3 +36,4 @@ pub mod train;
 mod tta;
 pub mod tune;
 pub mod verify;
+pub mod watch;

@@ -26,9 +26,13 @@ pub struct Args {
     /// The sheet, a PNG
     #[arg(short = 'o', long = "out", value_name = "FILE", default_value = "preview.png")]
     pub out: PathBuf,
-    /// How many times the random transforms are drawn
+    /// How many times the random transforms are drawn; of several crops of a draw, the one that
+    /// shows most is drawn
     #[arg(short = 'n', long, default_value_t = 11, value_parser = clap::value_parser!(u64).range(1..=400))]
     pub samples: u64,
+    /// All crops of each draw
+    #[arg(long, conflicts_with = "steps")]
+    pub crops: bool,
     /// One picture after each step of the chain instead
     #[arg(long, conflicts_with = "samples")]
     pub steps: bool,
@@ -142,12 +146,19 @@ impl<'a> Chain<'a> {
         for epoch in 1..=self.args.samples {
             let key = DrawKey::new(self.args.seed, epoch, 0);
             let drawn = pipeline.run_random(before.clone(), key)?;
-            let several = drawn.len() > 1;
-            for (part, sample) in drawn.iter().enumerate() {
-                let caption =
-                    if several { format!("draw {epoch}, crop {}", part + 1) } else { format!("draw {epoch}") };
-                panels.push(panel(sample, self.args, caption, &view, &mut window)?);
+            let caption = |part: usize| match drawn.len() {
+                1 => format!("draw {epoch}"),
+                parts => format!("draw {epoch}, crop {} of {parts}", part + 1),
+            };
+            let all = drawn.iter().enumerate();
+            let all = all.map(|(part, sample)| panel(sample, self.args, caption(part), &view, &mut window));
+            let mut all = all.collect::<Outcome<Vec<Panel>>>()?;
+            if !self.args.crops {
+                // The first of equal ones.
+                let most = (0..all.len()).rev().max_by_key(|part| told(&all[*part])).unwrap_or(0);
+                all = all.into_iter().skip(most).take(1).collect();
             }
+            panels.append(&mut all);
         }
         Ok(panels)
     }
@@ -173,6 +184,13 @@ impl<'a> Chain<'a> {
         }
         Ok(panels)
     }
+}
+
+/// How much a panel shows: pixels of classes, and then of tissue, neither black nor white.
+fn told(panel: &Panel) -> (usize, usize) {
+    let classes = panel.layers.iter().flat_map(|layer| &layer.classes).filter(|class| **class > 0).count();
+    let tissue = panel.pixels.iter().filter(|pixel| (16..240).contains(&pixel[1])).count();
+    (classes, tissue)
 }
 
 /// The slice of a sample that shows most of its label, else its middle, in the axes of a view.

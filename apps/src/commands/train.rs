@@ -13,6 +13,7 @@ use crate::recipe::{Document, bundled};
 use crate::run::{Finished, Plan, Session, check_resume, together};
 use crate::sharing::finished;
 use crate::terminal::{self, seconds};
+use crate::warnings;
 use hearth_engine::RunEnd;
 use hearth_recipe::RecipeError;
 use hearth_registry::counted;
@@ -154,7 +155,11 @@ pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path, r
 
 /// Runs a session and reports how it ended.
 pub(super) fn finish(session: &mut Session) -> Outcome {
+    if let Some(folder) = session.folder().filter(|_| session.is_first()) {
+        warnings::keep_in(folder.root());
+    }
     let finished = session.run();
+    warnings::over();
     interrupt::over();
     let Finished { end, epoch, best, seconds: took, tuning, failures, folder, data, key: _ } = finished?;
     let root = folder.root().display();

@@ -1,7 +1,7 @@
 //! Rows of panels under a title, all at one scale, with captions and room below.
 
-use hearth_pictures::colours::{BACKGROUND, FAINT, TEXT};
-use hearth_pictures::{Canvas, text};
+use hearth_pictures::colours::{BACKGROUND, FAINT, HALO, TEXT};
+use hearth_pictures::{Canvas, axis, text};
 
 use super::panel::{Panel, Place};
 
@@ -56,11 +56,16 @@ impl Board {
         for (index, words) in heads.iter().enumerate() {
             canvas.text(MARGIN, MARGIN / 2 + index * head, text::TITLE, TEXT, words);
         }
+        let mut first = true;
         for ((row, captions), (tallest, caption)) in rows.iter().zip(&captions).zip(&heights) {
             let mut left = MARGIN;
             for ((panel, lines), wide) in row.iter().zip(captions).zip(&widths) {
                 let [width, height] = size(panel);
                 panel.draw(&mut canvas, Place { left, top, width, height });
+                if first && panel.letters.is_some() {
+                    scale_bar(&mut canvas, Place { left, top, width, height }, PANEL as f64 / longest);
+                }
+                first = false;
                 for (index, words) in lines.iter().enumerate() {
                     canvas.text(left, top + tallest + 2 + index * line, text::SMALL, FAINT, words);
                 }
@@ -69,5 +74,36 @@ impl Board {
             top += tallest + caption;
         }
         Self { canvas, top: end, width }
+    }
+}
+
+/// A round length in mm at the lower left of a panel: at most a quarter of its width.
+fn scale_bar(canvas: &mut Canvas, place: Place, per_mm: f64) {
+    let most = place.width as f64 / 4.0 / per_mm;
+    let Some(mm) = round_length(most) else { return };
+    let long = (mm * per_mm).round() as usize;
+    let (left, bottom) = (place.left + 12, place.top + place.height.saturating_sub(14));
+    canvas.fill(left - 1, bottom - 1, long + 2, 5, HALO);
+    canvas.fill(left, bottom, long, 3, TEXT);
+    let words = format!("{} mm", axis::number(mm));
+    canvas.rimmed_text(left, bottom.saturating_sub(text::line_height(text::SMALL) + 2), text::SMALL, TEXT, &words);
+}
+
+/// The largest of 1, 2 and 5 times a power of ten that is not above `most`.
+fn round_length(most: f64) -> Option<f64> {
+    let power = 10_f64.powf(most.log10().floor());
+    let found = [5.0, 2.0, 1.0].into_iter().map(|digit| digit * power).find(|length| *length <= most * (1.0 + 1e-9));
+    found.filter(|length| length.is_finite() && *length > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::round_length;
+
+    #[test]
+    fn lengths_are_round() {
+        assert_eq!([99.0, 50.0, 23.0, 1.2].map(round_length), [Some(50.0), Some(50.0), Some(20.0), Some(1.0)]);
+        assert!(round_length(0.03).is_some_and(|length| (length - 0.02).abs() < 1e-12));
+        assert_eq!([0.0, f64::NAN, f64::INFINITY].map(round_length), [None; 3]);
     }
 }

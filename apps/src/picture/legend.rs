@@ -16,7 +16,7 @@ const BETWEEN: usize = 26;
 enum Entry {
     Class(u8, String),
     Line(Line, &'static str),
-    Words(&'static str),
+    Words(String),
 }
 
 /// Names of the classes that panels show, in their colours, and what solid and dashed lines are.
@@ -36,7 +36,7 @@ impl Legend {
         let name = |class: u8| names.get(usize::from(class) - 1).cloned().unwrap_or_else(|| format!("class {class}"));
         let mut entries: Vec<Entry> = classes.into_iter().map(|class| Entry::Class(class, name(class))).collect();
         if entries.is_empty() && lines.contains(&true) {
-            entries.push(Entry::Words("nothing is outlined in these slices"));
+            entries.push(Entry::Words("nothing is outlined in these slices".into()));
         }
         if lines[0] {
             entries.push(Entry::Line(Line::Solid, "label"));
@@ -45,6 +45,12 @@ impl Legend {
             entries.push(Entry::Line(Line::Dashed, "prediction"));
         }
         Self(entries)
+    }
+
+    /// With further words at its end.
+    pub fn with(mut self, words: Option<String>) -> Self {
+        self.0.extend(words.map(Entry::Words));
+        self
     }
 
     /// How high it is in so many columns.

@@ -5,7 +5,7 @@ use hearth_pictures::Canvas;
 
 use super::board::{Board, MARGIN};
 use super::legend::Legend;
-use super::panel::{Line, Panel};
+use super::panel::Line;
 use super::subject::Subject;
 
 /// Exclusive classes on their image: the three planes through the slices that show most of them,
@@ -16,7 +16,7 @@ pub fn labels(subject: &Subject<'_>, names: &[String], prediction: &Image, truth
     let (truth, prediction) = (truth.map(classes), classes(prediction));
     let mut layers: Vec<(Line, &[u8])> = truth.iter().map(|truth| (Line::Solid, &truth[..])).collect();
     layers.push((Line::Dashed, &prediction));
-    outlined(subject.title, subject.planes_and_worst(layers), names.get(1..).unwrap_or(&[]))
+    outlined(&subject.settled(), layers, names.get(1..).unwrap_or(&[]))
 }
 
 /// As [`labels`], of regions that may overlap: a channel of 0 and 1 for each of `names`, and a
@@ -34,13 +34,14 @@ pub fn regions(subject: &Subject<'_>, names: &[String], prediction: &Image, trut
     let (truth, prediction) = (truth.map(masks).unwrap_or_default(), masks(prediction));
     let truth = truth.iter().map(|mask| (Line::Solid, &mask[..]));
     let layers = truth.chain(prediction.iter().map(|mask| (Line::Dashed, &mask[..]))).collect();
-    outlined(subject.title, subject.planes_and_worst(layers), names)
+    outlined(&subject.settled(), layers, names)
 }
 
-/// Panels in rows, what is outlined below.
-fn outlined(title: &str, rows: Vec<Vec<Panel>>, names: &[String]) -> Canvas {
-    let legend = Legend::new(rows.iter().flatten(), names);
-    let mut board = Board::new(title, &rows, |width| legend.height(width));
+/// Panels in rows; below them what is outlined, and what is black and white.
+fn outlined(subject: &Subject<'_>, layers: Vec<(Line, &[u8])>, names: &[String]) -> Canvas {
+    let rows = subject.planes_and_worst(layers);
+    let legend = Legend::new(rows.iter().flatten(), names).with(subject.window_words());
+    let mut board = Board::new(subject.title, &rows, |width| legend.height(width));
     legend.draw(&mut board.canvas, MARGIN, board.top, board.width);
     board.canvas
 }

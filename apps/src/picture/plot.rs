@@ -3,14 +3,15 @@
 use hearth_pictures::colours::{BACKGROUND, CURVE, FAINT, GRID, TEXT};
 use hearth_pictures::{Canvas, Rgb, axis, text};
 
-const POINT: Rgb = [90, 100, 130];
-const MARK: Rgb = [255, 80, 80];
+const POINT: Rgb = [128, 138, 168];
+/// The orange of the classes' colours, which any eyes tell from the curve's blue.
+const MARK: Rgb = [230, 159, 0];
 
 const WIDTH: usize = 960;
 const HEIGHT: usize = 600;
 const LEFT: usize = 110;
 const RIGHT: usize = 30;
-const TOP: usize = 50;
+const TOP: usize = 84;
 const BOTTOM: usize = 70;
 
 /// The scale of an axis.
@@ -28,12 +29,18 @@ pub struct Plot<'a> {
     pub title: &'a str,
     /// Below the axis of `x`.
     pub x_label: &'a str,
+    /// Above the axis of `y`.
+    pub y_label: &'a str,
+    /// What the curve is, and what the points are; empty for no legend.
+    pub legend: [&'a str; 2],
     /// The scale of `x`.
     pub x_axis: Axis,
     /// The curve.
     pub curve: &'a [(f64, f64)],
     /// The ends of the axis of `y`, where the curve does not give them.
     pub y_range: Option<(f64, f64)>,
+    /// Values above this one are cut off, so that what lies below is seen.
+    pub y_most: Option<f64>,
     /// Points behind it.
     pub points: &'a [(f64, f64)],
     /// The marked point and its caption.
@@ -96,7 +103,10 @@ impl Plot<'_> {
         let all = || self.curve.iter().chain(self.points);
         let across = Scale::new(self.x_axis, all().map(|(x, _)| *x), (LEFT, WIDTH - RIGHT));
         let ends = self.y_range.into_iter().flat_map(|(low, high)| [low, high]);
-        let down = Scale::new(Axis::Linear, self.curve.iter().map(|(_, y)| *y).chain(ends), (HEIGHT - BOTTOM, TOP));
+        let most = self.y_most.unwrap_or(f64::INFINITY);
+        let values = self.curve.iter().map(|(_, y)| y.min(most)).chain(ends);
+        let down = Scale::new(Axis::Linear, values, (HEIGHT - BOTTOM, TOP));
+        self.heads(&mut canvas);
         for tick in across.ticks() {
             let x = across.place(tick) as usize;
             canvas.fill(x, TOP, 1, HEIGHT - BOTTOM - TOP, GRID);
@@ -111,27 +121,62 @@ impl Plot<'_> {
             let left = LEFT.saturating_sub(text::width(text::BODY, &words) + 10);
             canvas.text(left, y.saturating_sub(11), text::BODY, FAINT, &words);
         }
-        canvas.text(LEFT, HEIGHT - 34, text::BODY, TEXT, self.x_label);
+        let middle = (LEFT + WIDTH - RIGHT).saturating_sub(text::width(text::BODY, self.x_label)) / 2;
+        canvas.text(middle, HEIGHT - 36, text::BODY, TEXT, self.x_label);
 
         let inside = |y: f64| y >= (TOP as f64 - 2.0) && y <= (HEIGHT - BOTTOM) as f64 + 2.0;
         for (x, y) in self.points.iter().map(|(x, y)| (across.place(*x), down.place(*y))) {
             // A point may lie far above the smoothed curve.
             if x.is_finite() && inside(y) {
-                canvas.fill(x as usize - 1, y as usize - 1, 3, 3, POINT);
+                canvas.fill((x as usize).saturating_sub(1), (y as usize).saturating_sub(1), 4, 4, POINT);
             }
         }
         for pair in self.curve.windows(2) {
-            let ends = [pair[0], pair[1]].map(|(x, y)| (across.place(x), down.place(y)));
+            let Some([a, b]) = below(most, [pair[0], pair[1]]) else { continue };
+            let ends = [a, b].map(|(x, y)| (across.place(x), down.place(y)));
             canvas.line(ends[0], ends[1], CURVE);
+            // Two pixels wide where it rises, too.
+            canvas.line((ends[0].0 + 1.0, ends[0].1), (ends[1].0 + 1.0, ends[1].1), CURVE);
         }
         if let Some(((x, y), words)) = &self.mark {
             let (x, y) = (across.place(*x) as usize, down.place(*y) as usize);
             canvas.fill(x - 5, y - 5, 11, 11, MARK);
             let width = text::width(text::BODY, words);
             let left = if x + 16 + width < WIDTH { x + 16 } else { x.saturating_sub(16 + width) };
-            canvas.text(left, y.saturating_sub(26).max(TOP), text::BODY, MARK, words);
+            canvas.rimmed_text(left, y.saturating_sub(30).max(TOP), text::BODY, MARK, words);
         }
         canvas
+    }
+
+    /// What is above the curve: the name of its values, the legend.
+    fn heads(&self, canvas: &mut Canvas) {
+        let (mut left, top, middle) = (LEFT, 46, 46 + text::line_height(text::BODY) / 2);
+        canvas.text(left, top, text::BODY, TEXT, self.y_label);
+        left += text::width(text::BODY, self.y_label) + 36;
+        let [curve, points] = self.legend;
+        if !curve.is_empty() {
+            canvas.fill(left, middle - 1, 28, 3, CURVE);
+            canvas.text(left + 36, top, text::BODY, FAINT, curve);
+            left += 36 + text::width(text::BODY, curve) + 28;
+        }
+        if !points.is_empty() {
+            (0..3).for_each(|dot| canvas.fill(left + dot * 10, middle - 2, 4, 4, POINT));
+            canvas.text(left + 36, top, text::BODY, FAINT, points);
+        }
+    }
+}
+
+/// The part of a line that lies below a value, if any does.
+fn below(most: f64, [a, b]: [(f64, f64); 2]) -> Option<[(f64, f64); 2]> {
+    let crossing = |low: (f64, f64), high: (f64, f64)| {
+        let part = (most - low.1) / (high.1 - low.1);
+        (low.0 + part * (high.0 - low.0), most)
+    };
+    match (a.1 > most, b.1 > most) {
+        (true, true) => None,
+        (false, true) => Some([a, crossing(a, b)]),
+        (true, false) => Some([crossing(b, a), b]),
+        (false, false) => Some([a, b]),
     }
 }
 
@@ -139,12 +184,30 @@ impl Plot<'_> {
 mod tests {
     use super::*;
 
+    fn plot<'a>(curve: &'a [(f64, f64)], points: &'a [(f64, f64)]) -> Plot<'a> {
+        let (x_axis, y_range, y_most, mark) = (Axis::Log, None, None, None);
+        Plot { title: "t", x_label: "x", y_label: "y", legend: ["", ""], x_axis, y_range, y_most, curve, points, mark }
+    }
+
+    #[test]
+    fn what_is_above_the_useful_part_is_cut_off() {
+        let curve = [(1e-3, 1.0), (1e-2, 0.5), (1e-1, 9.0), (1.0, 100.0)];
+        let canvas = Plot { y_most: Some(1.5), ..plot(&curve, &[]) }.draw();
+        // The value 0.5 is at the bottom; of 1 to 0.5 the curve falls through half of the height.
+        let at = |x: usize| (TOP..HEIGHT).filter(|y| canvas.get(x, *y) == CURVE).count();
+        let right = (LEFT + WIDTH - RIGHT) / 2 + 60;
+        assert!((right..WIDTH - RIGHT).all(|x| at(x) == 0) && at(LEFT + 2) > 0);
+        let middle = TOP + (HEIGHT - BOTTOM - TOP) / 2;
+        assert!((middle - 3..middle + 4).any(|y| canvas.get(LEFT, y) == CURVE));
+        assert_eq!(below(2.0, [(0.0, 0.0), (1.0, 4.0)]), Some([(0.0, 0.0), (0.5, 2.0)]));
+        assert_eq!(below(2.0, [(0.0, 3.0), (1.0, 4.0)]), None);
+    }
+
     #[test]
     fn a_curve_goes_from_edge_to_edge_and_its_mark_lies_on_it() {
         let curve: Vec<(f64, f64)> = (0..5).map(|i| (10_f64.powi(i - 4), f64::from((i - 2).pow(2)))).collect();
         let mark = Some((curve[2], "here".to_owned()));
-        let plot =
-            Plot { title: "t", x_label: "x", x_axis: Axis::Log, y_range: None, curve: &curve, points: &curve, mark };
+        let plot = Plot { mark, ..plot(&curve, &curve) };
         let canvas = plot.draw();
         assert!(canvas.count(CURVE) > WIDTH - LEFT - RIGHT, "a pixel for each column");
         // The smallest value in the middle of a logarithmic axis, at its lower end.
@@ -155,16 +218,7 @@ mod tests {
     #[test]
     fn odd_values_draw_something() {
         for curve in [vec![], vec![(1.0, 1.0)], vec![(1.0, f64::NAN), (2.0, 1.0)], vec![(0.0, 1.0), (1.0, 2.0)]] {
-            let plot = Plot {
-                title: "",
-                x_label: "",
-                x_axis: Axis::Log,
-                y_range: None,
-                curve: &curve,
-                points: &[],
-                mark: None,
-            };
-            assert_eq!(plot.draw().width(), WIDTH);
+            assert_eq!(plot(&curve, &[]).draw().width(), WIDTH);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The image that a picture is about.
 
 use hearth_data::Image;
+use hearth_pictures::axis;
 
 use super::panel::{Line, Panel};
 use super::view::{Plane, View};
@@ -32,7 +33,8 @@ impl Subject<'_> {
             let planes = volume.grid.planes();
             let telling = planes.iter().map(|plane| volume.slice(*plane, volume.telling(*plane))).collect();
             let worst = |plane: &Plane| {
-                let (index, voxels) = volume.worst(*plane)?;
+                // One that is above already is not drawn twice.
+                let (index, voxels) = volume.worst(*plane).filter(|(index, _)| *index != volume.telling(*plane))?;
                 let mut panel = volume.slice(*plane, index);
                 panel.caption += &format!(", the worst: {voxels} voxels differ");
                 Some(panel)
@@ -42,6 +44,20 @@ impl Subject<'_> {
             let one = volume.grid.shape[2] == 1;
             if worst.is_empty() || one { vec![telling] } else { vec![telling, worst] }
         })
+    }
+
+    /// The same with its window decided, so that it can be named beside the picture.
+    pub fn settled(&self) -> Self {
+        let window = self.window.unwrap_or_else(|| range(&shown(self.image, &self.image.to_vec())));
+        Self { window: Some(window), ..*self }
+    }
+
+    /// What is drawn black and white, in words; none of colours.
+    pub fn window_words(&self) -> Option<String> {
+        let coloured = self.image.meta.spatial_dims == 2 && self.image.channels() == 3;
+        let (low, high) = self.window.filter(|_| !coloured)?;
+        let number = |value: f32| axis::number(f64::from((value * 1e3).round() / 1e3));
+        Some(format!("black {} to white {}", number(low), number(high)))
     }
 
     fn drawn<T>(&self, layers: Vec<(Line, &[u8])>, draw: impl FnOnce(&Volume<'_>) -> T) -> T {

@@ -17,17 +17,21 @@
 //! - [`Run::read`] reads a run's folder, file by file. A file that is missing or damaged costs its
 //!   part of the page, and the page names it ([`Run::gaps`]).
 //! - [`Report`] puts runs together, with pictures of cases ([`Overlay`]).
+//! - [`Board`] ranks runs, and [`live`] makes pages of runs that go on, for a server.
 
+mod board;
 mod diff;
 mod error;
+pub mod live;
 mod page;
 mod palette;
 mod pictures;
 mod report;
 pub mod run;
 mod svg;
-mod text;
+pub mod text;
 
+pub use board::{Board, Row};
 pub use diff::changed_lines;
 pub use error::ReportError;
 pub use pictures::{Overlay, overlays_in};

@@ -120,7 +120,7 @@ fn interruptions_failures_and_kills_are_said() {
     assert!(run.gaps.iter().any(|gap| gap.contains("summary.json") && gap.contains("--resume")), "{:?}", run.gaps);
     let page = page_of(&[&data("killed")]);
     let all = elements(&page);
-    assert!(all[0].text.contains("unfinished") && texts(&all, "h2").contains(&"What is missing".to_owned()));
+    assert!(all[0].text.contains("killed") && texts(&all, "h2").contains(&"What is missing".to_owned()));
     assert!(texts(&all, "h3").contains(&"Learning rate".to_owned()));
     assert!(Run::read(&data("stopped")).expect("a run").is_resumed() && !run.is_resumed());
 }

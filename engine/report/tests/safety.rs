@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hearth_pictures::Canvas;
-use hearth_report::{Overlay, Report, Run, overlays_in};
+use hearth_report::{Board, Overlay, Report, Run, live, overlays_in};
 use html::{Element, elements};
 use serde_json::{Map, Value, json};
 
@@ -110,6 +110,39 @@ fn recorded_pages_are_sound() {
         nothing_is_fetched(&all);
         assert!(page.len() < 600_000, "{names:?}: {} bytes", page.len());
     }
+}
+
+#[test]
+fn pages_of_runs_that_go_on_are_sound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut runs = vec![run_of(folder.path(), &NAMES.map(String::from), &NAMES)];
+    let warning = json!({ "unix_time": 1.0, "level": "warn", "message": NAMES[0] }).to_string();
+    fs::write(folder.path().join("warnings.jsonl"), warning + "\n").expect("written");
+    runs.push(Run::read(folder.path()).expect("a run"));
+    runs.extend(["demo", "gan", "killed", "failed", "stopped"].map(|name| Run::read(&data(name)).expect("a run")));
+    runs.iter_mut().for_each(|run| run.name = format!("{}{}", run.name, NAMES[1]));
+    let board = Board::new(&runs);
+    let mut pages: Vec<String> = runs.iter().map(|run| live::run(run, "7")).collect();
+    pages.push(live::board(NAMES[2], &board, "8"));
+    assert!(pages[1].contains("&lt;script&gt;alert(1)&lt;/script&gt;") && pages[1].contains("<h2 id=\"warnings-h\">"));
+    for page in &pages {
+        let all = elements(page);
+        drawings_are_xml(page);
+        accessible(&all);
+        assert_eq!(all.iter().filter(|element| element.name == "script").count(), 1);
+        assert!(all.iter().all(|element| element.attributes.keys().all(|name| !name.starts_with("on"))));
+        assert!(!all.iter().any(|element| element.attributes.contains_key("src")));
+        let policy = all.iter().find(|element| element.get("http-equiv") == "Content-Security-Policy").expect("one");
+        assert!(
+            policy.get("content").contains("default-src 'none'")
+                && policy.get("content").contains("connect-src 'self'")
+        );
+    }
+    let words = ["it ended <b>", "waits"];
+    words.iter().for_each(|text| accessible(&elements(&live::note(NAMES[1], text, "9"))));
+    // The version that the script asks with.
+    let body = elements(&pages[0]).into_iter().find(|element| element.name == "body").expect("a body");
+    assert_eq!(body.get("data-version"), "7");
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn a_batch_tells_its_numbers_and_texts() {
         "the batch has no numbers `label.spacing`; there are: age, image.affine, image.original_affine, \
          image.original_shape, image.spacing, place",
         "the batch has no texts `age`; there are: image.path, image.stored_type, site",
-        "no output `dice`; there are: loss, scale",
+        "no output `dice`; there are: loss, mean_loss, scale",
         "there are no gradients now; ask for them at backward_completed",
     ];
     assert_eq!(*lines.lock().unwrap(), expected);

@@ -8,6 +8,7 @@ use burn::tensor::Tensor;
 use hearth_data::{DataLoader, Item, LoaderOptions};
 use hearth_engine::{Engine, Metrics};
 use hearth_nn::losses::one_hot;
+use hearth_nn::metrics::ClassConfusion;
 use hearth_train::{CaseRow, Floats, Post, Ranks, SharedCases};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,8 @@ use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::recipe::Output;
 use crate::run::{
-    Empty, PassProgress, Penalties, Plan, Trained, Wanted, evaluated, evaluator, gathered, handlers, measuring, plugins,
+    CONFUSION, Empty, PassProgress, Penalties, Plan, Trained, Wanted, evaluated, evaluator, gathered, handlers,
+    measuring, plugins,
 };
 use crate::sharing::{own, prepared};
 
@@ -27,6 +29,22 @@ pub struct Found {
     pub penalties: Vec<usize>,
 }
 
+/// All that is measured.
+pub struct All {
+    /// Each metric of the recipe.
+    pub metrics: Vec<Found>,
+    /// Of classes that exclude each other: `counts[truth][prediction]`.
+    pub confusion: Option<Vec<Vec<u64>>>,
+}
+
+impl All {
+    /// What evaluators measure, with the rows of the confusion, where there is one.
+    fn new<'a>(plan: &Plan, metrics: Vec<Found>, rows: impl IntoIterator<Item = &'a [f32]>) -> Self {
+        let confusion = plan.exclusive_classes().map(|classes| ClassConfusion::of_rows(classes, rows));
+        Self { metrics, confusion }
+    }
+}
+
 /// The value of each metric and its rows, as in validation; handlers with `engine = "validation"`,
 /// of several runs those of the first, listen and write into `files`.
 pub fn on_the_networks_grid(
@@ -35,7 +53,7 @@ pub fn on_the_networks_grid(
     files: &Path,
     empty: Empty,
     ranks: Option<&Ranks>,
-) -> Outcome<Vec<Found>> {
+) -> Outcome<All> {
     let Trained { plan, network, checkpoint, inferer, ensemble, .. } = trained;
     let shared = ranks.map(|ranks| SharedCases { ranks: ranks.clone(), cases: items.len() });
     let dataset = hearth_data::TransformDataset::new(evaluated(&items, ranks), plan.validation.clone())?;
@@ -49,12 +67,16 @@ pub fn on_the_networks_grid(
         let (mut evaluator, penalties) = evaluator(&plan, loader, inferer, empty, shared)?;
         listen(evaluator.engine_mut())?;
         let values = evaluator.run(&network, 1).while_doing(|| format!("evaluating checkpoint {checkpoint}"))?;
-        return Ok(found(&plan, evaluator.engine(), &values, penalties, |name| evaluator.rows_of(name)));
+        let rows = evaluator.rows_of(CONFUSION).unwrap_or_default().iter().map(|row| &row.values[..]);
+        let found = found(&plan, evaluator.engine(), &values, penalties, |name| evaluator.rows_of(name));
+        return Ok(All::new(&plan, found, rows));
     };
     let (mut evaluator, penalties) = ensemble.evaluator(&plan, network, loader, inferer, empty, shared)?;
     listen(evaluator.engine_mut())?;
     let values = evaluator.run(1).while_doing(|| "evaluating the runs as one".to_owned())?;
-    Ok(found(&plan, evaluator.engine(), &values, penalties, |name| evaluator.rows_of(name)))
+    let rows = evaluator.rows_of(CONFUSION).unwrap_or_default().iter().map(|row| &row.values[..]);
+    let found = found(&plan, evaluator.engine(), &values, penalties, |name| evaluator.rows_of(name));
+    Ok(All::new(&plan, found, rows))
 }
 
 /// What an evaluator measured; handlers that failed are named.
@@ -76,14 +98,10 @@ fn found<'a>(
 
 /// The same of what `predict` writes: each prediction on the grid of its image, against the label
 /// as its file has it.
-pub fn on_original_grids(
-    trained: &Trained,
-    items: &[Item],
-    empty: Empty,
-    ranks: Option<&Ranks>,
-) -> Outcome<Vec<Found>> {
+pub fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty, ranks: Option<&Ranks>) -> Outcome<All> {
     let (recipe, post) = (&trained.plan.recipe, trained.plan.post_label()?);
-    let count = recipe.metric.list().len();
+    // The confusion sees what the metrics see.
+    let count = recipe.metric.list().len() + 1;
     measure_each(trained, items, empty, ranks, |item| {
         let case = &item.case;
         let mut image = item.sample();
@@ -134,9 +152,12 @@ fn measure_each(
     empty: Empty,
     ranks: Option<&Ranks>,
     compare: impl Fn(&Item) -> Outcome<Compared>,
-) -> Outcome<Vec<Found>> {
+) -> Outcome<All> {
     let list = trained.plan.recipe.metric.list();
-    let built = list.iter().map(|(_, config)| measuring(config, empty)).collect::<Result<Vec<_>, _>>()?;
+    let mut built = list.iter().map(|(_, config)| measuring(config, empty)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(confusion) = trained.plan.confusion() {
+        built.push((Box::new(confusion), Penalties::default()));
+    }
     let (mut metrics, penalties): (Vec<_>, Vec<_>) = built.into_iter().unzip();
     let mut measure = || -> Outcome<Vec<Placed>> {
         let mut done = Vec::new();
@@ -175,7 +196,9 @@ fn measure_each(
         let rows = shown.map(row).collect();
         found.push(Found { value: f64::from(metric.aggregate()?.scalar()), rows, penalties });
     }
-    Ok(found)
+    let confusion = found.split_off(list.len());
+    let rows = confusion.iter().flat_map(|found| &found.rows).map(|row| &row.values[..]);
+    Ok(All::new(&trained.plan, found, rows))
 }
 
 /// The cases of all ranks in their order, and the sums of their counts.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use hearth_train::Ranks;
 use serde_json::json;
 
-use self::measure::{Found, on_original_grids, on_the_networks_grid};
-pub use self::shown::{Evaluated, Measured};
+use self::measure::{All, Found, on_original_grids, on_the_networks_grid};
+pub use self::shown::{Confusion, Evaluated, Measured};
 use crate::commands::empty::EmptyWord;
 use crate::commands::merging::{self, MergeArgs};
 use crate::commands::opening::OpeningArgs;
@@ -60,7 +60,8 @@ pub struct Args {
     /// Print comma-separated values, one line per case and class
     #[arg(long)]
     pub csv: bool,
-    /// Also write DIR/report.json and DIR/report.csv: what --json and --csv print
+    /// Also write DIR/report.json and DIR/report.csv, what --json and --csv print, and
+    /// DIR/confusion.csv, which classes were taken for which
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Replace a report that an earlier call wrote and nobody has changed since
@@ -131,16 +132,16 @@ struct Report {
     outputs: Outputs,
     json: PathBuf,
     csv: PathBuf,
+    confusion: PathBuf,
 }
 
 impl Report {
     fn claim(dir: &Path, overwrite: bool) -> Outcome<Self> {
         let mut outputs = Outputs::new("evaluate", overwrite);
-        let [json, csv] = ["report.json", "report.csv"].map(|name| dir.join(name));
-        outputs.claim(&json)?;
-        outputs.claim(&csv)?;
+        let [json, csv, confusion] = ["report.json", "report.csv", "confusion.csv"].map(|name| dir.join(name));
+        [&json, &csv, &confusion].into_iter().try_for_each(|file| outputs.claim(file))?;
         std::fs::create_dir_all(dir).while_doing(|| format!("cannot make the folder {}", dir.display()))?;
-        Ok(Self { outputs, json, csv })
+        Ok(Self { outputs, json, csv, confusion })
     }
 
     fn write(&self, found: &Evaluated, args: &Args) -> Outcome {
@@ -151,6 +152,9 @@ impl Report {
         all["data"] = json!(args.data.display().to_string());
         self.outputs.write(&self.json, serde_json::to_string_pretty(&all)? + "\n")?;
         self.outputs.write(&self.csv, found.to_csv().join("\n") + "\n")?;
+        if let Some(confusion) = &found.confusion {
+            self.outputs.write(&self.confusion, confusion.to_csv().join("\n") + "\n")?;
+        }
         note!("report  {}, {}", self.json.display(), self.csv.display());
         Ok(())
     }
@@ -205,7 +209,7 @@ fn evaluate_shared(args: &Args, ranks: Option<&Ranks>) -> Outcome<Evaluated> {
     let Opened { trained, chosen, checkpoint, several } = prepared(ranks, open(args, ranks))?;
     let (cases, recipe) = (chosen.words(), trained.plan.recipe.clone());
     let augmented = trained.augmentation.is_some();
-    let values = match args.grid {
+    let All { metrics: values, confusion } = match args.grid {
         Grid::Network => {
             let files = args.run.join(if several { FOLDER_OF_SEVERAL } else { FOLDER });
             on_the_networks_grid(trained, chosen.items, &files, args.empty.rule(), ranks)?
@@ -229,7 +233,9 @@ fn evaluate_shared(args: &Args, ranks: Option<&Ranks>) -> Outcome<Evaluated> {
     });
     let augmentation = augmented.then(|| recipe.tta.words());
     let (grid, empty, maps) = (args.grid, args.empty.rule(), recipe.output().is_map());
-    Ok(Evaluated { metrics: metrics.collect(), checkpoint, augmentation, cases, grid, maps, empty })
+    let unit = if maps { "voxels" } else { "images" };
+    let confusion = confusion.map(|counts| Confusion { labels: recipe.labels.clone(), counts, unit });
+    Ok(Evaluated { metrics: metrics.collect(), confusion, checkpoint, augmentation, cases, grid, maps, empty })
 }
 
 /// The folder within the run's for files of handlers that listen to the evaluator.

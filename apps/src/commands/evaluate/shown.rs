@@ -17,6 +17,8 @@ use crate::terminal::bold;
 pub struct Evaluated {
     /// What was measured, the key metric first.
     pub metrics: Vec<Measured>,
+    /// Which classes were taken for which, where they exclude each other.
+    pub confusion: Option<Confusion>,
     /// Which checkpoint.
     pub checkpoint: String,
     /// A description of the test-time augmentation, if any.
@@ -29,6 +31,29 @@ pub struct Evaluated {
     pub maps: bool,
     /// What a distance to nothing counts.
     pub empty: Empty,
+}
+
+/// Which classes were taken for which.
+pub struct Confusion {
+    /// The classes.
+    pub labels: Vec<String>,
+    /// `counts[truth][prediction]`.
+    pub counts: Vec<Vec<u64>>,
+    /// What is counted.
+    pub unit: &'static str,
+}
+
+impl Confusion {
+    /// A line for each true class, a column for each predicted one.
+    pub fn to_csv(&self) -> Vec<String> {
+        let head = format!("true class, {} by predicted class", self.unit);
+        let mut lines = vec![csv(std::iter::once(head.as_str()).chain(self.labels.iter().map(String::as_str)))];
+        for (label, counts) in self.labels.iter().zip(&self.counts) {
+            let counts: Vec<String> = counts.iter().map(u64::to_string).collect();
+            lines.push(csv(std::iter::once(label.as_str()).chain(counts.iter().map(String::as_str))));
+        }
+        lines
+    }
 }
 
 /// One metric.
@@ -161,6 +186,9 @@ impl Evaluated {
             "key_metric": key.map(|key| &key.name), "empty": self.empty_word(),
             "metrics": metrics,
         });
+        if let Some(Confusion { labels, counts, unit }) = &self.confusion {
+            whole["confusion"] = json!({ "labels": labels, "counts": counts, "unit": unit });
+        }
         let rows = key.map_or(&[][..], |key| &key.rows);
         let mut cases: Vec<Value> = Vec::with_capacity(rows.len());
         for (index, row) in rows.iter().enumerate() {

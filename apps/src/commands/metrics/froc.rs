@@ -119,8 +119,11 @@ pub fn score(args: &Args) -> Outcome<f64> {
     let plot = Plot {
         title: &title,
         x_label: "false positives per slide",
+        y_label: "sensitivity",
+        legend: ["", ""],
         x_axis: Axis::Linear,
         y_range: Some((0.0, 1.0)),
+        y_most: None,
         curve: &drawn,
         points: &points,
         mark,

@@ -148,7 +148,7 @@ fn ladder(out: &Path, tried: &[Tried], start: f64) -> Outcome {
     let bar = |(lever, took, _): &(&str, f64, bool)| Bar {
         name: (*lever).to_owned(),
         value: *took,
-        text: format!("{took:.2} s"),
+        text: format!("{took:.2} s, {:.1} times as fast", start / took),
     };
     let drawn: Vec<Bar> = kept.map(bar).collect();
     save(&bars("seconds of an epoch, with its part of a validation", &drawn), &out.join("ladder.png"))

@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod average_precision;
+mod class_confusion;
 mod config;
 mod confusion_matrix;
 mod confusion_name;
@@ -28,6 +29,7 @@ mod surface_distance;
 
 pub use accuracy::Accuracy;
 pub use average_precision::AveragePrecisionMetric;
+pub use class_confusion::ClassConfusion;
 pub use config::MetricConfig;
 pub use confusion_matrix::{ConfusionMatrixMetric, FBetaScore};
 pub use confusion_name::{ConfusionName, ConfusionNames};

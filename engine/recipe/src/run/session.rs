@@ -24,7 +24,7 @@ use super::penalty::{Empty, Penalties, measuring};
 use super::plugins::Attached;
 use super::record::Record;
 use super::vanished::FolderWatch;
-use super::{Cases, Plan, Start, folders, handlers, known_labels, parts, plugins, summary};
+use super::{Cases, Plan, Start, confusion, folders, handlers, known_labels, parts, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{failure, notice, warning};
 use crate::recipe::{Listens, Recipe};
@@ -159,6 +159,11 @@ impl Session {
             handlers::attach(&self.plan, &self.plugins, &root.join(VALIDATION), evaluator)?;
         }
         Ok(())
+    }
+
+    /// The run's folder, once it has one.
+    pub fn folder(&self) -> Option<&RunFolder> {
+        self.folder.as_ref()
     }
 
     /// The trainer, to add handlers of one's own to.
@@ -423,7 +428,7 @@ pub fn evaluator(
     shared: Option<SharedCases>,
 ) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
     let (builder, penalties) = evaluator_builder(plan, loader, inferer, empty, shared)?;
-    Ok((builder.build()?, penalties))
+    Ok((confusion::added(plan, builder).build()?, penalties))
 }
 
 /// The parts of an evaluator, whose cases several ranks may share.

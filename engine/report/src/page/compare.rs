@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::verdict::{badge, max_epochs, outcome};
+use super::verdict::{badge, outcome};
 use super::{View, name};
 use crate::run::Run;
 use crate::text::{NONE, counted, duration, figure, words};
@@ -10,7 +10,7 @@ use crate::text::{NONE, counted, duration, figure, words};
 /// The head of a page of several runs: the best of them, if they measured the same.
 pub fn verdict(view: &View<'_>) -> Markup {
     let key = view.runs.iter().find_map(Run::key_metric);
-    let higher = view.runs.iter().find_map(|run| run.summary.as_ref()?.higher_is_better).unwrap_or(true);
+    let higher = view.runs.iter().find_map(Run::higher_is_better).unwrap_or(true);
     let same = view.runs.iter().filter_map(Run::key_metric).all(|other| Some(other) == key);
     let values = view.each().filter_map(|(place, run)| Some((place, run, run.best()?)));
     let best = values.reduce(|a, b| if (b.2.0 > a.2.0) == higher && b.2.0 != a.2.0 { b } else { a });
@@ -82,7 +82,7 @@ fn table(view: &View<'_>) -> Markup {
                             td.num data-v=[best.map(|(_, epoch)| epoch)] { (or_none(best.map(|(_, epoch)| epoch.to_string()))) }
                             td.num data-v=[epochs] {
                                 (or_none(epochs.map(|epochs| epochs.to_string())))
-                                @if let Some(asked) = max_epochs(run) { " of " (asked) }
+                                @if let Some(asked) = run.max_epochs() { " of " (asked) }
                             }
                             td.num data-v=[summary.seconds] { (or_none(summary.seconds.map(duration)))
                                 @if run.is_resumed() { span.aside { " since resumed" } } }

@@ -97,23 +97,19 @@ fn events(glyphs: &[Glyph], several: bool) -> Markup {
     }
 }
 
-/// The loss of single steps, and its mean by epoch.
+/// The loss of single steps, and its mean by epoch: of all steps where the log has it, or of those
+/// that it has.
 fn losses(view: &View<'_>) -> Option<LineChart> {
     let mut series = Vec::new();
-    for (place, run) in view.each().filter(|(_, run)| !run.steps.is_empty()) {
-        let length = steps_per_epoch(run);
-        if !view.several() {
+    for (place, run) in view.each() {
+        if !view.several() && !run.steps.is_empty() {
+            let length = steps_per_epoch(run);
             let points = run.steps.iter().map(|step| (step.iteration as f64 / length, step.loss)).collect();
             series.push(Series { name: "loss of single steps".into(), run: place, points, faint: true });
         }
-        let mut epochs: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
-        for step in &run.steps {
-            let (sum, count) = epochs.entry(step.epoch).or_default();
-            (*sum, *count) = (*sum + step.loss, *count + 1.0);
-        }
-        let points = epochs.into_iter().map(|(epoch, (sum, count))| (epoch as f64, sum / count)).collect();
+        let points = mean_losses(run);
         let name = if view.several() { run.name.clone() } else { "mean of the epoch".into() };
-        series.push(Series { name, run: place, points, faint: false });
+        series.extend((!points.is_empty()).then_some(Series { name, run: place, points, faint: false }));
     }
     let title = if view.several() {
         "Training loss, mean of each epoch"
@@ -121,6 +117,20 @@ fn losses(view: &View<'_>) -> Option<LineChart> {
         "Training loss: steps and mean of each epoch"
     };
     chart(view, "loss", title, series, None)
+}
+
+fn mean_losses(run: &Run) -> Vec<(f64, f64)> {
+    let whole: Vec<(f64, f64)> =
+        run.epochs.iter().filter_map(|epoch| Some((epoch.epoch as f64, epoch.loss?))).collect();
+    if !whole.is_empty() {
+        return whole;
+    }
+    let mut epochs: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    for step in &run.steps {
+        let (sum, count) = epochs.entry(step.epoch).or_default();
+        (*sum, *count) = (*sum + step.loss, *count + 1.0);
+    }
+    epochs.into_iter().map(|(epoch, (sum, count))| (epoch as f64, sum / count)).collect()
 }
 
 fn of_metric(view: &View<'_>, place: usize, metric: &str, is_key: bool) -> Option<LineChart> {
@@ -283,5 +293,18 @@ mod tests {
         assert_eq!(rate_changes(&epochs(&[0.1, 0.1, 0.1, 0.01, 0.01, 0.01])), [(4, 0.1, 0.01)]);
         assert!(rate_changes(&epochs(&[0.1, 0.09, 0.07, 0.04, 0.01])).is_empty());
         assert!(rate_changes(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_mean_of_all_steps_is_preferred_to_that_of_some() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("recipe.toml"), "").expect("a recipe");
+        let step = "{\"event\":\"iteration\",\"epoch\":1,\"iteration\":10,\"loss\":0.5}\n";
+        let means = |epoch: &str| {
+            std::fs::write(folder.path().join("log.jsonl"), format!("{step}{epoch}\n")).expect("a log");
+            mean_losses(&Run::read(folder.path()).expect("a run"))
+        };
+        assert_eq!(means("{\"event\":\"epoch\",\"epoch\":1,\"iteration\":10}"), [(1.0, 0.5)]);
+        assert_eq!(means("{\"event\":\"epoch\",\"epoch\":1,\"iteration\":10,\"loss\":0.75}"), [(1.0, 0.75)]);
     }
 }

@@ -6,6 +6,7 @@ mod confusion;
 mod curves;
 mod environment;
 mod gaps;
+pub mod live;
 mod machine;
 mod pictures;
 mod recipe;
@@ -13,6 +14,7 @@ mod spread;
 mod table;
 mod time;
 mod verdict;
+mod warnings;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -89,9 +91,27 @@ fn section(id: &'static str, title: &'static str, body: Option<Markup>) -> Optio
     body.map(|body| Section { id, title, body })
 }
 
-/// The whole page.
+/// What a page consists of, around its sections.
+struct Frame<'a> {
+    /// What the browser calls it.
+    title: String,
+    /// What it may do.
+    policy: &'a str,
+    /// Above the sections.
+    header: Markup,
+    /// The sections that there are.
+    sections: Vec<Section>,
+    /// Below them.
+    footer: Markup,
+    /// What the body carries for the script: its version.
+    version: Option<&'a str>,
+    /// The scripts, joined.
+    script: &'a str,
+}
+
+/// The whole page of a report.
 pub fn whole(view: &View<'_>) -> String {
-    let sections: Vec<Section> = [
+    let sections = [
         section("comparison", "Comparison", compare::runs(view)),
         section("gaps", "What is missing", gaps::show(view)),
         section("curves", "Curves", curves::show(view)),
@@ -99,14 +119,32 @@ pub fn whole(view: &View<'_>) -> String {
         section("distribution", "Distribution over cases", spread::show(view)),
         section("confusion", "Confusion", confusion::show(view)),
         section("pictures", "Pictures", pictures::show(view)),
+        section("warnings", "Warnings", warnings::show(view)),
         section("time", "Time", time::show(view)),
         section("machine", "Machine", machine::show(view)),
         section("recipe", "Recipe", recipe::show(view)),
         section("environment", "Environment and files", environment::show(view)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    ];
+    let header = html! {
+        h1 { (view.title) }
+        @for (place, run) in view.each().filter(|_| !view.several()) { (verdict::show(place, run)) }
+        @if view.several() { (compare::verdict(view)) }
+    };
+    let footer = html! {
+        p { "Made by hearth " (env!("CARGO_PKG_VERSION")) " from "
+            @for (place, run) in view.each() {
+                @if place > 0 { ", " } code { (run.folder.display().to_string()) }
+            }
+            ". This file needs no network; it can be kept and sent by itself."
+        }
+    };
+    let title = format!("{} – Hearth report", view.title);
+    let sections = sections.into_iter().flatten().collect();
+    document(Frame { title, policy: POLICY, header, sections, footer, version: None, script: SCRIPT })
+}
+
+fn document(frame: Frame<'_>) -> String {
+    let Frame { title, policy, header, sections, footer, version, script } = frame;
     let style = format!(
         ":root{{{}}}@media (prefers-color-scheme:dark){{:root{{{}}}}}{STYLE}",
         palette::variables(false),
@@ -118,19 +156,15 @@ pub fn whole(view: &View<'_>) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="color-scheme" content="light dark";
                 meta name="robots" content="noindex";
-                title { (view.title) " – Hearth report" }
+                title { (title) }
                 style { (PreEscaped(style)) }
             }
-            body {
+            body data-version=[version] {
                 a.skip href="#main" { "Skip to the content" }
-                header {
-                    h1 { (view.title) }
-                    @for (place, run) in view.each().filter(|_| !view.several()) { (verdict::show(place, run)) }
-                    @if view.several() { (compare::verdict(view)) }
-                }
+                header { (header) }
                 nav aria-label="Sections" {
                     ul { @for section in &sections { li { a href=(format!("#{}", section.id)) { (section.title) } } } }
                 }
@@ -142,15 +176,8 @@ pub fn whole(view: &View<'_>) -> String {
                         }
                     }
                 }
-                footer {
-                    p { "Made by hearth " (env!("CARGO_PKG_VERSION")) " from "
-                        @for (place, run) in view.each() {
-                            @if place > 0 { ", " } code { (run.folder.display().to_string()) }
-                        }
-                        ". This file needs no network; it can be kept and sent by itself."
-                    }
-                }
-                script { (PreEscaped(SCRIPT)) }
+                footer { (footer) }
+                script { (PreEscaped(script)) }
             }
         }
     };

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::table::facts;
-use crate::run::Run;
+use crate::run::{Run, State};
 use crate::text::{duration, figure, words};
 
 /// How a run ended: a word, its class, a sign that is told apart without colours, and a sentence.
@@ -21,28 +21,24 @@ pub struct Outcome {
 /// The outcome of a run, as far as its files say.
 pub fn outcome(run: &Run) -> Outcome {
     let summary = run.summary.as_ref();
-    let epochs = summary.and_then(|summary| summary.epochs).or_else(|| run.epochs.last().map(|epoch| epoch.epoch));
-    let after = epochs.map_or(String::new(), |epochs| match epochs {
-        1 => " in epoch 1".to_owned(),
-        epochs => format!(" in epoch {epochs}"),
-    });
+    let of_files = || run.epochs.last().map(|epoch| epoch.epoch);
+    let epochs = summary.and_then(|summary| summary.epochs).filter(|_| !run.state.is_running()).or_else(of_files);
+    let after = epochs.map_or(String::new(), |epochs| format!(" in epoch {epochs}"));
     let why = summary.and_then(|summary| summary.why.clone()).or_else(|| run.error.clone());
     let because = why.map_or(String::new(), |why| format!(": {}", why.trim_end_matches('.')));
-    let of = |word, class, sign, meaning: String| Outcome { word, class, sign, meaning };
-    match summary.and_then(|summary| summary.outcome.as_deref()) {
-        Some("completed") => of("completed", "good", "✓", format!("It ran to its end{after}.")),
-        Some("terminated") => of("ended early", "warn", "■", format!("A handler ended it{after}{because}.")),
-        Some("interrupted") => {
-            of("interrupted", "warn", "❚❚", format!("It was interrupted{after}{because}. It can be resumed."))
+    let (class, meaning) = match &run.state {
+        State::Running(_) => ("good", "It goes on.".to_owned()),
+        State::Killed(_) => ("bad", format!("Its process was killed{after}. It can be resumed.")),
+        State::Completed => ("good", format!("It ran to its end{after}.")),
+        State::EndedEarly => ("warn", format!("A handler ended it{after}{because}.")),
+        State::Interrupted => ("warn", format!("It was interrupted{after}{because}. It can be resumed.")),
+        State::Failed => ("bad", format!("It failed{after}{because}.")),
+        State::Unknown if summary.is_some() => ("warn", format!("It ended{after}{because}.")),
+        State::Unknown => {
+            ("warn", format!("There is no summary: it was killed{after}, or comes from another program."))
         }
-        Some("failed") => of("failed", "bad", "✗", format!("It failed{after}{because}.")),
-        Some(_) => of("ended", "warn", "■", format!("It ended{after}{because}.")),
-        None if run.error.is_some() => of("failed", "bad", "✗", format!("It failed{after}{because}.")),
-        None if run.locked => of("unfinished", "warn", "…", format!("It is still running, or was killed{after}.")),
-        None => {
-            of("unfinished", "warn", "…", format!("There is no summary: it was killed, or is still running{after}."))
-        }
-    }
+    };
+    Outcome { word: run.state.word(), class, sign: run.state.sign(), meaning }
 }
 
 /// The outcome as a label.
@@ -55,7 +51,7 @@ pub fn show(_: usize, run: &Run) -> Markup {
     let outcome = outcome(run);
     let summary = run.summary.clone().unwrap_or_default();
     let epochs = summary.epochs.or_else(|| run.epochs.last().map(|epoch| epoch.epoch));
-    let asked = max_epochs(run);
+    let asked = run.max_epochs();
     let mut rows = vec![("Run", html! { (run.name) }), ("Task", html! { (run.task()) })];
     if let Some(epochs) = epochs {
         rows.push(("Epochs", html! { (epochs) @if let Some(asked) = asked { " of " (asked) } }));
@@ -95,9 +91,4 @@ pub fn show(_: usize, run: &Run) -> Markup {
             (facts(&rows))
         }
     }
-}
-
-/// The number of epochs that the recipe asks for.
-pub fn max_epochs(run: &Run) -> Option<i64> {
-    run.recipe.parse::<toml::Table>().ok()?.get("training")?.get("epochs")?.as_integer()
 }

@@ -1,4 +1,4 @@
-//! Which classes of whole images were taken for which.
+//! Which classes were taken for which: of whole images, or of voxels.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::files::{text, word};
 use crate::error::ReportError;
 
-/// How often an image of one class was predicted to be of another.
+/// How often what is of one class was predicted to be of another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Confusion {
     /// The classes.
@@ -17,16 +17,19 @@ pub struct Confusion {
     pub counts: Vec<Vec<u64>>,
     /// Images without a known class, or of a class that the run does not know.
     pub unknown: usize,
+    /// What is counted: `images`, `voxels`.
+    pub unit: String,
 }
 
 impl Confusion {
-    /// Reads `{ "labels": [...], "counts": [[...], ...] }`.
+    /// Reads `{ "labels": [...], "counts": [[...], ...], "unit": "voxels" }`.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let labels: Vec<String> = value["labels"].as_array()?.iter().filter_map(word).collect();
         let row = |row: &Value| row.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>();
         let counts: Vec<Vec<u64>> = value["counts"].as_array()?.iter().map(row).collect::<Option<_>>()?;
         let square = counts.len() == labels.len() && counts.iter().all(|row| row.len() == labels.len());
-        (square && !labels.is_empty()).then_some(Self { labels, counts, unknown: 0 })
+        let unit = word(&value["unit"]).unwrap_or_else(|| "images".into());
+        (square && !labels.is_empty()).then_some(Self { labels, counts, unknown: 0, unit })
     }
 
     /// Counts the rows of `scores.csv`, which `hearth predict` writes, against a table with the
@@ -63,7 +66,7 @@ impl Confusion {
             let what = format!("names none of the {} images of {}", rows.len(), scores.display());
             return Err(ReportError::damaged(truth, what, advice));
         }
-        Ok(Self { labels, counts, unknown })
+        Ok(Self { labels, counts, unknown, unit: "images".into() })
     }
 }
 

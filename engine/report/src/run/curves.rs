@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::files::{number, numbers, text};
+use super::files::{number, numbers, text, word};
 use crate::error::ReportError;
 
 /// What is known of an epoch.
@@ -18,8 +18,12 @@ pub struct Epoch {
     pub learning_rate: Option<f64>,
     /// The metrics that were computed in it.
     pub metrics: Vec<(String, f64)>,
-    /// How long it took.
+    /// How long its pass over the data took.
     pub seconds: Option<f64>,
+    /// How long it took with all that belongs to it: validation, checkpoints.
+    pub wall_seconds: Option<f64>,
+    /// The mean of the losses of all its steps.
+    pub loss: Option<f64>,
 }
 
 impl Epoch {
@@ -49,10 +53,16 @@ pub struct Log {
     pub steps: Vec<Step>,
     /// The best value of the key metric so far, and its epoch.
     pub best: Option<(f64, u64)>,
+    /// The key metric, and whether a higher value of it is better.
+    pub key: Option<(String, bool)>,
+    /// Whether it says that the run came to its end.
+    pub completed: bool,
     /// The error that ended the run.
     pub error: Option<String>,
     /// Lines that are not JSON.
     pub damaged: usize,
+    /// Whether its last line has no end yet.
+    pub cut: bool,
 }
 
 impl Log {
@@ -60,13 +70,25 @@ impl Log {
     pub(super) fn read(path: &Path) -> Result<Option<Self>, ReportError> {
         let Some(text) = text(path)? else { return Ok(None) };
         let mut log = Self::default();
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            match serde_json::from_str::<Value>(line) {
-                Ok(entry) if entry.is_object() => log.add(&entry),
-                _ => log.damaged += 1,
-            }
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        for line in text[..whole].lines().filter(|line| !line.trim().is_empty()) {
+            log.take(line);
         }
+        // A run that goes on may be in the middle of its last line.
+        let before = log.damaged;
+        if !text[whole..].trim().is_empty() {
+            log.take(&text[whole..]);
+        }
+        log.cut = log.damaged > before;
+        log.damaged = before;
         Ok(Some(log))
+    }
+
+    fn take(&mut self, line: &str) {
+        match serde_json::from_str::<Value>(line) {
+            Ok(entry) if entry.is_object() => self.add(&entry),
+            _ => self.damaged += 1,
+        }
     }
 
     fn add(&mut self, entry: &Value) {
@@ -77,6 +99,8 @@ impl Log {
                 self.steps.extend(number(&entry["loss"]).map(|loss| Step { iteration, epoch, loss }));
             }
             Some("epoch") => {
+                let better = entry["better"].as_str().map(|word| word != "lower");
+                self.key = word(&entry["key_metric"]).zip(better).or(self.key.take());
                 self.best = number(&entry["best"]).zip(entry["best_epoch"].as_u64()).or(self.best);
                 self.epochs.push(Epoch {
                     epoch,
@@ -84,8 +108,11 @@ impl Log {
                     learning_rate: number(&entry["learning_rate"]),
                     metrics: numbers(&entry["metrics"]),
                     seconds: number(&entry["seconds"]),
+                    wall_seconds: number(&entry["wall_seconds"]),
+                    loss: number(&entry["loss"]),
                 });
             }
+            Some("completed") => self.completed = true,
             _ => self.error = entry["error"].as_str().map(str::to_owned).or(self.error.take()),
         }
     }

@@ -7,9 +7,13 @@ mod confusion;
 mod curves;
 mod files;
 mod machine;
+mod progress;
 mod record;
+mod state;
 mod summary;
+mod warnings;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 pub use cases::{CaseMetric, CaseRow, Cases};
@@ -17,8 +21,11 @@ pub use checkpoints::Checkpoint;
 pub use confusion::Confusion;
 pub use curves::{Epoch, Step};
 pub use machine::{Column, Machine, Phase, energy};
+pub use progress::{Latest, Progress};
 pub use record::Record;
+pub use state::{Lock, State};
 pub use summary::{EventTime, HandlerTime, Summary};
+pub use warnings::Warning;
 
 use crate::error::ReportError;
 use crate::text::counted;
@@ -46,8 +53,12 @@ pub struct Run {
     pub steps: Vec<Step>,
     /// The best value of the key metric and its epoch, from `log.jsonl`.
     pub best_of_log: Option<(f64, u64)>,
+    /// The key metric and whether a higher value of it is better, from `log.jsonl`.
+    pub key_of_log: Option<(String, bool)>,
     /// The error that ended it, from `log.jsonl`.
     pub error: Option<String>,
+    /// What it warned of, from `warnings.jsonl`, in its order.
+    pub warnings: Vec<Warning>,
     /// What `checkpoints/` holds.
     pub checkpoints: Vec<Checkpoint>,
     /// The measured cases.
@@ -56,8 +67,8 @@ pub struct Run {
     pub confusion: Option<Confusion>,
     /// The machine.
     pub machine: Option<Machine>,
-    /// Whether a process holds the folder, or ended without a word.
-    pub locked: bool,
+    /// Whether it goes on, or how it ended.
+    pub state: State,
     /// The recipe inside the program that this one comes from: its name, and its text as resolved
     /// as `recipe.toml` is.
     pub bundled: Option<(String, String)>,
@@ -80,6 +91,8 @@ impl Run {
             recipe.ok_or_else(|| ReportError::NoRun { path: folder.to_owned(), advice: advice_for(folder) })?;
         let mut gaps = Vec::new();
         let at = |name: &str| folder.join(name);
+        // Before its files: what ends in between is still shown as going on, and read again.
+        let lock = state::Lock::of(folder);
         let record = kept(Record::read(&at("run.json")), &mut gaps);
         let summary = kept(Summary::read(&at("summary.json")), &mut gaps);
         let log = kept(curves::Log::read(&at("log.jsonl")), &mut gaps);
@@ -88,6 +101,7 @@ impl Run {
         let checkpoints = kept(checkpoints, &mut gaps).unwrap_or_default();
         let cases = CASES.iter().find_map(|name| kept(Cases::read(&at(name)), &mut gaps));
         let machine = kept(Machine::read(folder), &mut gaps);
+        let state = State::of(lock, summary.as_ref(), log.as_ref());
         let mut run = Self {
             folder: folder.to_owned(),
             name: name_of(folder),
@@ -97,12 +111,14 @@ impl Run {
             epochs: Vec::new(),
             steps: Vec::new(),
             best_of_log: None,
+            key_of_log: None,
             error: None,
+            warnings: kept(warnings::read(&at("warnings.jsonl")), &mut gaps).unwrap_or_default(),
             checkpoints,
             confusion: cases.as_ref().and_then(|cases| cases.confusion.clone()),
             cases,
             machine,
-            locked: at("run.lock").exists(),
+            state,
             bundled: None,
             gaps,
         };
@@ -146,12 +162,28 @@ impl Run {
     pub fn key_metric(&self) -> Option<&str> {
         let of_cases = || self.cases.as_ref().and_then(Cases::key).map(|key| key.name.as_str());
         let of_log = || {
+            if let Some((key, _)) = &self.key_of_log {
+                return Some(key.as_str());
+            }
             let (best, epoch) = self.best_of_log?;
             let epoch = self.epochs.iter().find(|known| known.epoch == epoch)?;
             epoch.metrics.iter().find(|(_, value)| *value == best).map(|(name, _)| name.as_str())
         };
         let of_summary = self.summary.as_ref().and_then(|summary| summary.key_metric.as_deref());
         of_summary.or_else(of_log).or_else(of_cases)
+    }
+
+    /// Whether a higher value of the key metric is better, as far as the files say.
+    pub fn higher_is_better(&self) -> Option<bool> {
+        let of_summary = self.summary.as_ref().and_then(|summary| summary.higher_is_better);
+        let of_cases = || self.cases.as_ref().and_then(Cases::key).map(|key| key.higher_is_better);
+        of_summary.or(self.key_of_log.as_ref().map(|(_, higher)| *higher)).or_else(of_cases)
+    }
+
+    /// The number of epochs that the recipe asks for.
+    pub fn max_epochs(&self) -> Option<u64> {
+        let epochs = self.recipe.parse::<toml::Table>().ok()?.get("training")?.get("epochs")?.as_integer()?;
+        u64::try_from(epochs).ok()
     }
 
     /// Whether its summary is that of the last of several processes.
@@ -167,8 +199,9 @@ impl Run {
 
     /// The key metric's best value and its epoch.
     pub fn best(&self) -> Option<(f64, u64)> {
-        let of_summary = self.summary.as_ref().and_then(|summary| summary.best.zip(summary.best_epoch));
-        of_summary.or(self.best_of_log)
+        let of_summary = || self.summary.as_ref().and_then(|summary| summary.best.zip(summary.best_epoch));
+        // The summary of a run that was resumed is that of its last end.
+        if self.state.is_running() { self.best_of_log.or_else(of_summary) } else { of_summary().or(self.best_of_log) }
     }
 
     /// A title: the recipe's, or the folder's name.
@@ -188,10 +221,14 @@ impl Run {
         if epochs.is_empty() {
             epochs.clone_from(&log.epochs);
         }
+        let by_epoch: HashMap<u64, &Epoch> = log.epochs.iter().map(|epoch| (epoch.epoch, epoch)).collect();
         for epoch in &mut epochs {
-            epoch.seconds = log.epochs.iter().find(|known| known.epoch == epoch.epoch).and_then(|known| known.seconds);
+            if let Some(known) = by_epoch.get(&epoch.epoch) {
+                (epoch.seconds, epoch.wall_seconds, epoch.loss) = (known.seconds, known.wall_seconds, known.loss);
+            }
         }
-        for (name, count) in [("log.jsonl", log.damaged), ("metrics.csv", damaged)] {
+        let cut = usize::from(log.cut && !self.state.is_running());
+        for (name, count) in [("log.jsonl", log.damaged + cut), ("metrics.csv", damaged)] {
             if count > 0 {
                 let (path, lines) = (self.folder.join(name), counted(count, "line"));
                 let advice = "a run that is resumed writes its last lines again";
@@ -206,7 +243,7 @@ impl Run {
             self.gaps.push(format!("{folder} has no {names}: curves are incomplete; {advice}"));
         }
         (self.epochs, self.steps) = (epochs, log.steps);
-        (self.best_of_log, self.error) = (log.best, log.error);
+        (self.best_of_log, self.key_of_log, self.error) = (log.best, log.key, log.error);
     }
 
     /// What a page of this run cannot show, beside what is damaged.
@@ -214,9 +251,10 @@ impl Run {
         let folder = self.folder.display().to_string();
         let damaged = |gaps: &[String], name: &str| gaps.iter().any(|gap| gap.contains(name));
         if self.summary.is_none() && !damaged(&self.gaps, "summary.json") {
-            let why = match self.locked {
-                true => "it is still running, or was killed; if so, resume it: hearth train --resume --out RUN",
-                false => "it was killed, or comes from another program; resume it: hearth train --resume --out RUN",
+            let why = match self.state {
+                State::Running(_) => "it is still running: hearth watch RUN",
+                State::Killed(_) => "it was killed; resume it: hearth train --resume --out RUN",
+                _ => "it was killed, or comes from another program; resume it: hearth train --resume --out RUN",
             };
             self.gaps.push(format!("{folder} has no summary.json, so outcome and times are unknown: {why}"));
         }

@@ -3,9 +3,15 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The file in the run's folder that is locked.
 const FILE: &str = "run.lock";
+
+/// Whoever watches the folder asks for the lock and gives it back at once: it is tried again so
+/// often, after so long.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a run's folder cannot be locked.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +54,14 @@ impl RunLock {
         let io = |source| LockError::Io { path: path.clone(), source };
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = open.map_err(io)?;
-        match file.try_lock() {
+        let mut locked = file.try_lock();
+        for _ in 1..TRIES {
+            if matches!(locked, Err(TryLockError::WouldBlock)) {
+                std::thread::sleep(PAUSE);
+                locked = file.try_lock();
+            }
+        }
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
@@ -96,5 +109,19 @@ mod tests {
         drop(first);
         assert!(!dir.path().join(FILE).exists());
         drop(RunLock::new(dir.path()).expect("free again"));
+    }
+
+    #[test]
+    fn whoever_only_looks_holds_nobody_up() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::write(dir.path().join(FILE), "process 1 (killed long ago)\n").expect("a stale lock");
+        let looking = File::open(dir.path().join(FILE)).expect("a file");
+        looking.try_lock_shared().expect("free");
+        let gone = std::thread::spawn(move || {
+            std::thread::sleep(PAUSE);
+            drop(looking);
+        });
+        drop(RunLock::new(dir.path()).expect("free as soon as the other has looked"));
+        gone.join().expect("no panic");
     }
 }

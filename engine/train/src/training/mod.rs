@@ -7,6 +7,7 @@ pub(crate) mod grad_scaler;
 pub(crate) mod layer_statistics;
 pub(crate) mod learner;
 pub(crate) mod lr_find;
+pub(crate) mod mean_loss;
 pub(crate) mod precision;
 pub(crate) mod reducer;
 pub(crate) mod step;

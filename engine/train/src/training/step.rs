@@ -22,6 +22,7 @@ use crate::evaluation::inference::{Outputs, infer_all};
 use crate::training::adversarial::adversary::Adversary;
 use crate::training::layer_statistics;
 use crate::training::learner::{Learner, check_learning_rate, validated};
+use crate::training::mean_loss::MeanLoss;
 use crate::training::trainer::TrainerOptions;
 
 pub(crate) struct Training<N> {
@@ -39,6 +40,8 @@ pub(crate) struct Training<N> {
     loss_tensor: Option<Tensor<1>>,
     /// The same, read back because a handler asked.
     loss_value: Option<f64>,
+    /// That of the epoch so far.
+    pub mean_loss: MeanLoss,
     /// The epoch as of the last fetch.
     epoch: u64,
     /// How batch norms of this step reach those of other ranks.
@@ -64,6 +67,7 @@ impl<N: Network> Training<N> {
             gradients: None,
             loss_tensor: None,
             loss_value: None,
+            mean_loss: MeanLoss::default(),
             epoch: 0,
             norms: None,
         }
@@ -190,6 +194,7 @@ impl<N: Network> Host for Training<N> {
                 let value = read_back(tensor, "the loss")?;
                 Ok(*self.loss_value.insert(value))
             }
+            "mean_loss" => self.mean_loss.value(),
             "scale" => self.learner.scale(),
             "d_scale" if let Some(scale) = self.adversary.as_ref().and_then(|adversary| adversary.scale()) => Ok(scale),
             _ => {
@@ -199,7 +204,7 @@ impl<N: Network> Host for Training<N> {
                         Some(_) => ", d_scale, discriminator_loss, generator_loss, reconstruction_loss",
                         None => "",
                     };
-                    Err(HostError::new(format!("no output `{name}`; there are: loss, scale{more}")))
+                    Err(HostError::new(format!("no output `{name}`; there are: loss, mean_loss, scale{more}")))
                 })
             }
         }
@@ -359,6 +364,7 @@ impl<N: Network> Workflow for Training<N> {
         if let Some(adversary) = &mut self.adversary {
             adversary.settle(self.options.ranks.as_ref(), engine.state().iteration)?;
         }
+        self.mean_loss.add(self.loss_value, self.loss_tensor.as_ref());
         engine.fire(Event::ModelCompleted, self)?;
         Ok(())
     }
@@ -367,6 +373,7 @@ impl<N: Network> Workflow for Training<N> {
         self.epoch = state.epoch;
         // What a run that was terminated in mid-epoch left behind belongs to no step.
         self.learner.pending = None;
+        self.mean_loss = MeanLoss::default();
         if let Some(adversary) = &mut self.adversary {
             adversary.epoch_started();
         }

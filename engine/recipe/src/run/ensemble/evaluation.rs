@@ -12,7 +12,7 @@ use super::{Ensemble, Merge, ways};
 use crate::error::Outcome;
 use crate::recipe::Output;
 use crate::run::penalty::{Empty, Penalties};
-use crate::run::{Plan, session};
+use crate::run::{Plan, confusion, session};
 
 impl Ensemble {
     /// The evaluator of the first run's network and the others, as that of one network is: the
@@ -46,7 +46,7 @@ impl Ensemble {
         }
         pred.extend(steps);
         let (builder, penalties) = session::evaluator_builder(plan, loader, inferer, empty, shared)?;
-        let builder = builder.post_member(member).post_pred(pred);
+        let builder = confusion::added(plan, builder).post_member(member).post_pred(pred);
         let networks = std::iter::once(first).chain(self.others).collect();
         let mut ensemble = EnsembleEvaluator::builder(networks, builder);
         if self.by.is_none() {

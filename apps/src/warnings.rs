@@ -1,0 +1,120 @@
+//! What a run warns of, kept in its folder for whoever looks later: `warnings.jsonl`.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// The file in the run's folder.
+const FILE: &str = "warnings.jsonl";
+
+/// As many are kept of a run in one process: a step that warns of each batch fills no disk.
+const MOST: usize = 1000;
+
+/// As many are kept until the run has a folder.
+const EARLY: usize = 100;
+
+struct Kept {
+    file: Option<PathBuf>,
+    early: Vec<String>,
+    count: usize,
+}
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept { file: None, early: Vec::new(), count: 0 });
+
+fn kept() -> MutexGuard<'static, Kept> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Warnings go into this run's folder from now on, those since the last run first.
+pub fn keep_in(run: &Path) {
+    let mut kept = kept();
+    (kept.file, kept.count) = (Some(run.join(FILE)), 0);
+    let early = std::mem::take(&mut kept.early);
+    early.iter().for_each(|line| kept.write(line));
+}
+
+/// The run is over.
+pub fn over() {
+    kept().file = None;
+}
+
+impl Kept {
+    fn add(&mut self, line: String) {
+        if self.file.is_some() {
+            self.write(&line);
+        } else if self.early.len() < EARLY {
+            self.early.push(line);
+        }
+    }
+
+    fn write(&mut self, line: &str) {
+        let Some(file) = &self.file else { return };
+        self.count += 1;
+        if self.count > MOST {
+            return;
+        }
+        let last = line_of("warn", &format!("{MOST} warnings are kept; those that follow are only printed"));
+        let line = if self.count == MOST { &last } else { line };
+        // Who watches the program's output has the warning; a full disk is the run's to report.
+        let open = OpenOptions::new().create(true).append(true).open(file);
+        let _ = open.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+}
+
+fn line_of(level: &str, message: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    let now = (now * 1e3).round() / 1e3;
+    format!("{}\n", json!({ "unix_time": now, "level": level, "message": message }))
+}
+
+/// Keeps warnings and errors, as they are printed.
+pub struct Warnings;
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        struct Message(String);
+        impl Visit for Message {
+            fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "message" {
+                    self.0 = format!("{value:?}");
+                }
+            }
+        }
+        let level = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warn",
+            _ => return,
+        };
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        kept().add(line_of(level, &message.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn early_ones_are_kept_and_too_many_are_not() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut kept = Kept { file: None, early: Vec::new(), count: 0 };
+        (0..EARLY + 5).for_each(|number| kept.add(line_of("warn", &number.to_string())));
+        assert_eq!(kept.early.len(), EARLY);
+        kept.file = Some(dir.path().join(FILE));
+        (0..MOST + 5).for_each(|_| kept.add(line_of("error", "again\nand again")));
+        let text = std::fs::read_to_string(dir.path().join(FILE)).expect("a file");
+        assert_eq!(text.lines().count(), MOST);
+        let of = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+        assert_eq!(of(text.lines().next().expect("a line"))["message"], "again\nand again");
+        assert!(text.lines().last().is_some_and(|line| line.contains("only printed")));
+    }
+}
