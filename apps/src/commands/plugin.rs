@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Subcommand;
-use hearth_plugin_host::{Info, SdkSource, Search, check_for_parent, check_in_child, load, scaffold};
+use hearth_plugin_host::{Found, Info, SdkSource, Search, check_for_parent, check_in_child, check_linked, scaffold};
 
 use crate::error::{Failure, Outcome};
 use crate::out;
@@ -67,13 +67,17 @@ pub fn run(args: &Args) -> Outcome {
             if *json { out!("{}", serde_json::to_string_pretty(&list)?) } else { out!("{list}") }
         }
         Action::Info { plugin, json } => {
-            let info = Info::of(&load(&file_of(plugin)?)?);
+            let info = Info::of(&found(plugin)?.load()?);
             if *json { out!("{}", serde_json::to_string_pretty(&info)?) } else { out!("{info}") }
         }
         Action::Check { plugin, json } => {
-            let path = file_of(plugin)?;
-            let program = std::env::current_exe()?;
-            let report = check_in_child(Command::new(program).args(["plugin", "check-here"]).arg(&path), &path);
+            let report = match found(plugin)? {
+                Found::File(path) => {
+                    let program = std::env::current_exe()?;
+                    check_in_child(Command::new(program).args(["plugin", "check-here"]).arg(&path), &path)
+                }
+                Found::BuiltIn(linked) => check_linked(linked),
+            };
             if *json {
                 out!("{}", serde_json::to_string_pretty(&report)?);
             } else if report.ok {
@@ -115,11 +119,11 @@ fn library_file(name: &str) -> String {
     format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"))
 }
 
-/// A path if it looks like one, otherwise a name to search for.
-fn file_of(plugin: &str) -> Outcome<PathBuf> {
+/// The file of a path if it looks like one, otherwise what is found under the name.
+fn found(plugin: &str) -> Outcome<Found> {
     let path = Path::new(plugin);
     if plugin.contains(['/', '\\', '.']) || path.is_file() {
-        return Ok(path.to_owned());
+        return Ok(Found::File(path.to_owned()));
     }
     Ok(Search::standard(&[], &[]).find(plugin)?)
 }

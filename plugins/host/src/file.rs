@@ -51,6 +51,26 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
+    /// What a record in memory says.
+    pub(crate) fn of(record: &identity::Identity) -> Self {
+        let text = |bytes: &[u8]| {
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..end]).into_owned()
+        };
+        Self {
+            name: text(&record.name),
+            version: text(&record.version),
+            description: text(&record.description),
+            module: text(&record.module),
+            sdk: text(&record.sdk),
+            loader: record.loader,
+            abi_hash: record.abi_hash,
+            rustc: text(&record.rustc),
+            target: text(&record.target),
+            unwinds: record.flags & UNWINDS != 0,
+        }
+    }
+
     /// Reads a record, already known to begin with the magic bytes.
     fn parse(record: &[u8; RECORD]) -> Option<Self> {
         // The record is frozen: these offsets hold in every version.
@@ -232,6 +252,7 @@ mod tests {
         // size asserts.
         let bytes: [u8; RECORD] = unsafe { std::mem::transmute(record) };
         let read = Identity::parse(&bytes).expect("a record");
+        assert_eq!(Identity::of(&record), read, "it says the same in memory");
         assert_eq!(
             (read.name.as_str(), read.version.as_str(), read.description.as_str()),
             ("early-stop", "1.2.3", "Stops.")

@@ -24,8 +24,9 @@
 //! 2. A second symbol holds the identity again, from the loaded code.
 //! 3. `abi_stable` compares the layout of every type that crosses.
 //!
-//! Nothing is ever unloaded, and nothing falls back to a linked copy: a plugin that is not found is
-//! an error.
+//! Nothing is ever unloaded. The five bundled plugins are also linked into the host: where no file
+//! has the name of one, that copy is used, by the same functions and without the stages. A file that
+//! cannot be loaded is an error, and no linked copy silently takes its place.
 //!
 //! # What an event costs
 //!
@@ -35,6 +36,7 @@
 //! host memory.
 
 mod bridge;
+mod bundled;
 mod check;
 mod error;
 mod file;
@@ -44,11 +46,12 @@ mod report;
 mod scaffold;
 mod search;
 
-pub use check::{check_for_parent, check_here, check_in_child};
+pub use bundled::BUNDLED;
+pub use check::{check_for_parent, check_here, check_in_child, check_linked};
 pub use error::{Mismatch, PluginError};
 pub use file::{Identity, inspect};
 pub use hearth_plugin::OptionInfo;
-pub use load::{Plugin, load};
+pub use load::{Plugin, load, load_linked};
 pub use report::{Defaults, Entry, Info, List, Report};
 pub use scaffold::{ScaffoldError, SdkSource, scaffold};
-pub use search::{Origin, Place, Search, user_folder};
+pub use search::{Found, Origin, Place, Search, user_folder};

@@ -90,7 +90,7 @@ pub use toml;
 /// For the macros of this crate and for hosts; plugin authors do not use it.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::export::{Always, IntoHandler, Perhaps, Plugin, build, header};
+    pub use crate::export::{Always, IntoHandler, Perhaps, Plugin, build, header, linked};
     pub use crate::guard::message_of;
     pub use crate::options::{Given, describe};
     pub use crate::view::*;
