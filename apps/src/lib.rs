@@ -18,6 +18,7 @@ mod rustdoc;
 pub mod sharing;
 pub mod table;
 pub mod terminal;
+pub mod version;
 
 pub use error::{Failure, Outcome};
 pub use hearth_recipe::{recipe, run};

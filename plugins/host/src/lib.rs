@@ -51,6 +51,7 @@ pub use check::{check_for_parent, check_here, check_in_child, check_linked};
 pub use error::{Mismatch, PluginError};
 pub use file::{Identity, inspect};
 pub use hearth_plugin::OptionInfo;
+pub use hearth_plugin::identity::{ABI_HASH, LOADER_VERSION, RUSTC, SDK_VERSION, TARGET};
 pub use load::{Plugin, load, load_linked};
 pub use report::{Defaults, Entry, Info, List, Report};
 pub use scaffold::{ScaffoldError, SdkSource, scaffold};

@@ -172,7 +172,8 @@ impl Search {
             // older.
             let deps = Some(folder.join("deps")).filter(|deps| deps.is_dir());
             // An installation: PREFIX/bin/hearth, PREFIX/lib/hearth/plugins.
-            let installed = folder.parent().map(|prefix| prefix.join("lib/hearth/plugins")).filter(|path| path.is_dir());
+            let installed =
+                folder.parent().map(|prefix| prefix.join("lib/hearth/plugins")).filter(|path| path.is_dir());
             search.extend(Origin::Beside, deps.into_iter().chain([folder.to_owned()]).chain(installed));
         }
         search

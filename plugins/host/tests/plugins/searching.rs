@@ -120,7 +120,8 @@ fn what_the_variable_names_in_vain_is_told() {
     copy(&fixture("no_symbols"), &folder.path().join("mixed"));
     copy(&bundled("stats"), &folder.path().join("mixed"));
     let idle = |path: PathBuf| Search::empty().with(Origin::Environment, path).idle();
-    let cases = [("gone", "it is not there"), ("empty", "it holds no file called"), ("note.txt", "starts with the bytes")];
+    let cases =
+        [("gone", "it is not there"), ("empty", "it holds no file called"), ("note.txt", "starts with the bytes")];
     for (name, why) in cases.into_iter().chain([("none", "not a Hearth plugin")]) {
         let path = folder.path().join(name);
         let told = idle(path.clone());
