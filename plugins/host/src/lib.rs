@@ -2,7 +2,7 @@
 //! the engine cannot tell from one that is linked in.
 //!
 //! ```no_run
-//! use hearth_plugin_host::{Search, SdkSource, inspect, scaffold};
+//! use hearth_plugin_host::{Search, SdkSource, Template, scaffold};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let search = Search::standard(&[], &[]);
 //! println!("{}", search.list()); // hearth plugin list
@@ -11,7 +11,7 @@
 //! let handler = plugin.handler("interval = 2".parse()?)?;
 //! # let mut engine = hearth_engine::Engine::new("trainer");
 //! engine.add_boxed(handler)?;
-//! scaffold("early-stop".as_ref(), "early-stop", &SdkSource::default())?; // hearth plugin new
+//! scaffold("early-stop".as_ref(), "early-stop", Template::EarlyStop, &SdkSource::default())?; // hearth plugin new
 //! # Ok(()) }
 //! ```
 //!
@@ -44,7 +44,10 @@ mod load;
 mod loaded;
 mod report;
 mod scaffold;
+mod sdk_sources;
 mod search;
+mod template;
+mod vendor;
 
 pub use bundled::BUNDLED;
 pub use check::{check_for_parent, check_here, check_in_child, check_linked};
@@ -54,5 +57,7 @@ pub use hearth_plugin::OptionInfo;
 pub use hearth_plugin::identity::{ABI_HASH, LOADER_VERSION, RUSTC, SDK_VERSION, TARGET};
 pub use load::{Plugin, load, load_linked};
 pub use report::{Defaults, Entry, Info, List, Report};
-pub use scaffold::{ScaffoldError, SdkSource, scaffold};
+pub use scaffold::{ScaffoldError, SdkSource, library_file, scaffold};
 pub use search::{Found, Origin, Place, Search, user_folder};
+pub use template::Template;
+pub use vendor::{VendorError, vendor};

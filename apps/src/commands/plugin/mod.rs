@@ -1,10 +1,13 @@
-//! `hearth plugin list|info|check|new`.
+//! `hearth plugin list|info|check|new|dev`.
+
+mod dev;
+mod new;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Subcommand;
-use hearth_plugin_host::{Found, Info, SdkSource, Search, check_for_parent, check_in_child, check_linked, scaffold};
+use hearth_plugin_host::{Found, Info, Search, check_for_parent, check_in_child, check_linked};
 
 use crate::error::{Failure, Outcome};
 use crate::out;
@@ -44,16 +47,9 @@ enum Action {
         json: bool,
     },
     /// Write the crate of a new plugin
-    New {
-        /// The plugin's name: lower-case letters, digits, dashes
-        name: String,
-        /// The new folder; by default the plugin's name
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-        /// The folder of the plugin SDK, to build against it instead of the registry's
-        #[arg(long, value_name = "DIR")]
-        sdk: Option<PathBuf>,
-    },
+    New(new::Args),
+    /// Build a plugin's crate and run a command with it, again after each change
+    Dev(dev::Args),
     /// What `check` starts as a child
     #[command(hide = true)]
     CheckHere { path: PathBuf },
@@ -88,35 +84,11 @@ pub fn run(args: &Args) -> Outcome {
                 return Err(Failure::new(problem));
             }
         }
-        Action::New { name, out, sdk } => {
-            let folder = out.clone().unwrap_or_else(|| PathBuf::from(name));
-            let source = match sdk {
-                Some(path) => SdkSource::Path(path.clone()),
-                None => sdk_of_the_checkout().map_or_else(SdkSource::default, SdkSource::Path),
-            };
-            for file in scaffold(&folder, name, &source)? {
-                out!("{}", file.display());
-            }
-            out!("try it:  cd {} && cargo test && cargo build --release", folder.display());
-            let file = library_file(name);
-            out!("use it:  hearth train RECIPE --plugin {}/target/release/{file} ...", folder.display());
-        }
+        Action::New(args) => return new::run(args),
+        Action::Dev(args) => return dev::run(args),
         Action::CheckHere { path } => check_for_parent(path),
     }
     Ok(())
-}
-
-/// The SDK in the sources this program was built from, if they still exist: a plugin built against
-/// it always fits this program.
-fn sdk_of_the_checkout() -> Option<PathBuf> {
-    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join("plugins/sdk");
-    sdk.join("Cargo.toml").is_file().then_some(sdk)
-}
-
-/// Cargo's file name for the library of a crate with this name.
-fn library_file(name: &str) -> String {
-    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
-    format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"))
 }
 
 /// The file of a path if it looks like one, otherwise what is found under the name.
