@@ -1,6 +1,7 @@
 //! The command line: arguments and subcommands.
 
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use hearth_recipe::notice;
@@ -81,7 +82,8 @@ enum Command {
 
 /// The command line, with what only a running program knows.
 pub fn command() -> clap::Command {
-    Cli::command().long_version(Version::here().to_string())
+    static LONG: LazyLock<String> = LazyLock::new(|| Version::here().to_string());
+    Cli::command().long_version(LONG.as_str())
 }
 
 /// Parses the arguments, runs the command, prints its error.
