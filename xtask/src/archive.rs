@@ -71,7 +71,7 @@ pub fn tar_gz(folder: &Path, prefix: &str, to: &Path, time: u64) -> Outcome {
 
 /// A compressor that notes neither a name nor a time.
 pub fn gz<W: Write>(out: W) -> flate2::write::GzEncoder<W> {
-    GzBuilder::new().mtime(0).write(out, Compression::best())
+    GzBuilder::new().mtime(0).write(out, Compression::default())
 }
 
 /// Lines as `sha256sum --check` reads them.
