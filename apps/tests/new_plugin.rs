@@ -101,6 +101,7 @@ fn what_cannot_be_made_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let dir = text(&folder.path().join("none"));
     fail(&["plugin", "dev", &dir], 1, &["Cargo.toml: there is no such file", "hearth plugin new"]);
+    fail(&["plugin", "update", &dir], 1, &["Cargo.toml"]);
     fail(&["plugin", "new", "Bad", "--out", &dir], 1, &["`Bad` cannot be the name of a plugin"]);
     fail(&["plugin", "new", "good", "--template", "hand", "--out", &dir], 2, &["handler", "metric-exporter"]);
     assert!(!Path::new(&dir).exists());

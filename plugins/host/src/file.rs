@@ -125,13 +125,10 @@ impl Identity {
 
     /// The error of a plugin that this host cannot load.
     pub(crate) fn mismatch(&self, path: &Path, why: String) -> PluginError {
-        let same_sdk = self.sdk == SDK_VERSION && self.target == TARGET;
-        let command = if !self.unwinds {
-            "cargo build --release    (without `panic = \"abort\"` in its profile)".to_owned()
-        } else if same_sdk {
-            "cargo update -p hearth-plugin && cargo build --release    (against the SDK of this host)".to_owned()
+        let command = if self.unwinds {
+            "hearth plugin update && cargo build --release    (in the plugin's folder)"
         } else {
-            format!("cargo add hearth-plugin@{SDK_VERSION} && cargo build --release")
+            "cargo build --release    (without `panic = \"abort\"` in its profile)"
         };
         PluginError::Mismatch(Box::new(Mismatch {
             path: path.to_owned(),
@@ -139,7 +136,7 @@ impl Identity {
             why,
             built: format!("{}, {}, {}", self.built_with(), self.rustc, self.target),
             accepted: format!("SDK {}.x, ABI {ABI_HASH:016x}, any rustc, {TARGET}", line(SDK_VERSION)),
-            command,
+            command: command.to_owned(),
         }))
     }
 }

@@ -57,7 +57,7 @@ pub use hearth_plugin::OptionInfo;
 pub use hearth_plugin::identity::{ABI_HASH, LOADER_VERSION, RUSTC, SDK_VERSION, TARGET};
 pub use load::{Plugin, load, load_linked};
 pub use report::{Defaults, Entry, Info, List, Report};
-pub use scaffold::{ScaffoldError, SdkSource, library_file, scaffold};
+pub use scaffold::{ScaffoldError, SdkSource, library_file, scaffold, update_sdk};
 pub use search::{Found, Origin, Place, Search, user_folder};
 pub use template::Template;
 pub use vendor::{VendorError, vendor};

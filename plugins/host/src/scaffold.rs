@@ -45,6 +45,12 @@ pub enum ScaffoldError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// The crate takes the SDK from elsewhere.
+    #[error("{}: the crate does not take `hearth-plugin` from its folder {SDK_FOLDER}; change that first", path.display())]
+    NoSdk {
+        /// Its manifest.
+        path: PathBuf,
+    },
     /// The manifests that this host was built with cannot be read.
     #[error("the sources of the SDK in this program are damaged; give a folder of them with --sdk")]
     Sources,
@@ -122,17 +128,13 @@ pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> 
     if RESERVED.contains(&name) || name == "hearth-plugin" {
         return bad_name("the name is reserved");
     }
-    let write_error = |path: &Path| {
-        let path = path.to_owned();
-        move |source| ScaffoldError::Write { path, source }
-    };
     if dir.exists() && fs::read_dir(dir).map_err(write_error(dir))?.next().is_some() {
         return Err(ScaffoldError::Exists { path: dir.to_owned() });
     }
     let (dependency, lock) = match sdk {
         SdkSource::Vendored => {
             let texts = manifest().zip(lock_file()).ok_or(ScaffoldError::Sources)?;
-            ("{ path = \"sdk/plugins/sdk\" }".to_owned(), Some(texts))
+            (format!("{{ path = \"{SDK_FOLDER}\" }}"), Some(texts))
         }
         SdkSource::Version(version) => (format!("\"{version}\""), None),
         SdkSource::Path(path) => {
@@ -160,18 +162,56 @@ pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> 
     let own = files.len();
     if let Some((manifest, lock)) = lock {
         files.push(("Cargo.lock".to_owned(), lock));
-        files.push(("sdk/Cargo.toml".to_owned(), manifest));
-        files.extend(SOURCES.iter().map(|(path, text)| (format!("sdk/{path}"), (*text).to_owned())));
+        files.extend(sdk_files(manifest));
     }
+    let mut written = write(dir, &files)?;
+    written.truncate(own);
+    Ok(written)
+}
+
+/// Replaces the SDK in the folder of a crate that [`scaffold`] wrote by that of this host: what a plugin
+/// needs that was built for another Hearth.
+///
+/// # Errors
+/// When the crate does not take the SDK from its folder `sdk`, or a file cannot be written.
+pub fn update_sdk(dir: &Path) -> Result<(), ScaffoldError> {
+    let manifest = dir.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).map_err(write_error(&manifest))?;
+    if !text.contains(SDK_FOLDER) {
+        return Err(ScaffoldError::NoSdk { path: manifest });
+    }
+    let files = sdk_files(crate::sdk_sources::manifest().ok_or(ScaffoldError::Sources)?);
+    let folder = dir.join("sdk");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(write_error(&folder))?;
+    }
+    write(dir, &files).map(drop)
+}
+
+/// Where a crate has the SDK.
+const SDK_FOLDER: &str = "sdk/plugins/sdk";
+
+/// The files of the SDK, for the folder `sdk`.
+fn sdk_files(manifest: String) -> Vec<(String, String)> {
+    let sources = SOURCES.iter().map(|(path, text)| (format!("sdk/{path}"), (*text).to_owned()));
+    [("sdk/Cargo.toml".to_owned(), manifest)].into_iter().chain(sources).collect()
+}
+
+fn write_error(path: &Path) -> impl FnOnce(io::Error) -> ScaffoldError {
+    let path = path.to_owned();
+    move |source| ScaffoldError::Write { path, source }
+}
+
+/// Writes files and their folders; returns their paths.
+fn write(dir: &Path, files: &[(String, String)]) -> Result<Vec<PathBuf>, ScaffoldError> {
     let mut written = Vec::new();
-    for (file, text) in &files {
+    for (file, text) in files {
         let path = dir.join(file);
         let folder = path.parent().unwrap_or(dir);
         fs::create_dir_all(folder).map_err(write_error(folder))?;
         fs::write(&path, text).map_err(write_error(&path))?;
         written.push(path);
     }
-    written.truncate(own);
     Ok(written)
 }
 

@@ -38,12 +38,19 @@ const CONFIG: &str = "[source.crates-io]\nreplace-with = \"vendored-sources\"\n\
 
 /// Puts the sources into the folder `vendor` of a crate that [`scaffold`](crate::scaffold) wrote:
 /// copies of those in `from`, or, where that is not given, what Cargo has or fetches. Of crates that
-/// only other systems need, the manifest alone is kept.
+/// only other systems need, the manifest alone is kept. What an earlier call wrote is replaced.
 ///
 /// # Errors
 /// When a file cannot be written, or Cargo cannot find a crate.
 pub fn vendor(dir: &Path, from: Option<&Path>) -> Result<(), VendorError> {
-    let folder = dir.join("vendor");
+    let (folder, config) = (dir.join("vendor"), dir.join(".cargo/config.toml"));
+    // Those of an earlier call would hide what Cargo has.
+    if fs::read_to_string(&config).is_ok_and(|text| text == CONFIG) {
+        fs::remove_file(&config).map_err(at(&config))?;
+    }
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(at(&folder))?;
+    }
     match from {
         Some(from) => copy(from, &folder)?,
         None => {
@@ -56,7 +63,6 @@ pub fn vendor(dir: &Path, from: Option<&Path>) -> Result<(), VendorError> {
             }
         }
     }
-    let config = dir.join(".cargo/config.toml");
     fs::create_dir_all(dir.join(".cargo")).and_then(|()| fs::write(&config, CONFIG)).map_err(at(&config))
 }
 
@@ -122,7 +128,7 @@ fn keep_if_needed(folder: &Path, needed: &BTreeSet<String>) -> Result<(), Vendor
     let package = [("name", name), ("version", version), ("edition", said("edition").unwrap_or("2015"))];
     let package = package.map(|(key, value)| (key.to_owned(), Value::from(value)));
     stub.insert("package".into(), Value::Table(Table::from_iter(package)));
-    for key in ["features", "dependencies", "target", "build-dependencies"] {
+    for key in ["features", "dependencies", "dev-dependencies", "build-dependencies", "target"] {
         if let Some(value) = table.get(key) {
             stub.insert(key.into(), value.clone());
         }

@@ -95,14 +95,14 @@ fn show(findings: &[Finding]) {
             Health::Poor => "poor    ",
             Health::Broken => "BROKEN  ",
         };
-        let line = format!("{mark}{what:<16} {found}");
+        let line = format!("{mark}{what:<18} {found}");
         match health {
             Health::Good => out!("{line}"),
             Health::Absent => out!("{}", dim(&line)),
             Health::Poor | Health::Broken => out!("{}", bold(&line)),
         }
         if let Some(mend) = mend {
-            out!("        {:<16} -> {mend}", "");
+            out!("        {:<18} -> {mend}", "");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `hearth plugin list|info|check|new|dev`.
+//! `hearth plugin list|info|check|new|update|dev`.
 
 mod dev;
 mod new;
@@ -48,6 +48,8 @@ enum Action {
     },
     /// Write the crate of a new plugin
     New(new::Args),
+    /// Replace the SDK in a plugin's crate by that of this program
+    Update(new::UpdateArgs),
     /// Build a plugin's crate and run a command with it, again after each change
     Dev(dev::Args),
     /// What `check` starts as a child
@@ -85,6 +87,7 @@ pub fn run(args: &Args) -> Outcome {
             }
         }
         Action::New(args) => return new::run(args),
+        Action::Update(args) => return new::update(args),
         Action::Dev(args) => return dev::run(args),
         Action::CheckHere { path } => check_for_parent(path),
     }

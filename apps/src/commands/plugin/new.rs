@@ -1,10 +1,10 @@
-//! `hearth plugin new`.
+//! `hearth plugin new` and `hearth plugin update`.
 
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::builder::{PossibleValue, TypedValueParser};
-use hearth_plugin_host::{SdkSource, Template, library_file, scaffold, vendor};
+use hearth_plugin_host::{SdkSource, Template, library_file, scaffold, update_sdk, vendor};
 
 use crate::error::{Context, Outcome};
 use crate::out;
@@ -54,6 +54,27 @@ pub fn run(args: &Args) -> Outcome {
     out!("try it:  cd {} && cargo test --release && cargo build --release", folder.display());
     let file = library_file(name);
     out!("use it:  hearth train RECIPE --plugin {}/target/release/{file} ...", folder.display());
+    Ok(())
+}
+
+/// Arguments of `hearth plugin update`.
+#[derive(Debug, clap::Args)]
+pub struct UpdateArgs {
+    /// The folder of the plugin's crate
+    #[arg(default_value = ".", value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Replaces the SDK of a crate, and the crates that it needs where it has them.
+pub fn update(args: &UpdateArgs) -> Outcome {
+    let folder = &args.folder;
+    update_sdk(folder)?;
+    out!("{}    the SDK of this program", folder.join("sdk").display());
+    if folder.join("vendor").is_dir() {
+        let doing = || format!("{} has the SDK of this program, but not the crates that it needs", folder.display());
+        vendor(folder, installed_sources().as_deref()).while_doing(doing)?;
+        out!("{} every crate that it needs", folder.join("vendor").display());
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use hearth_engine::{Better, Engine, HostTensor};
-use hearth_plugin_host::{Plugin, ScaffoldError, SdkSource, Template, load, scaffold};
+use hearth_plugin_host::{Plugin, ScaffoldError, SdkSource, Template, load, scaffold, update_sdk};
 
 use crate::toy::Toy;
 use crate::{here, library, table};
@@ -45,7 +45,8 @@ fn built(root: &Path) -> BTreeMap<&'static str, Plugin> {
         let files = scaffold(&dir, &name, template, sdk).expect("a crate");
         assert_eq!(files.len(), 5);
         let source = std::fs::read_to_string(dir.join("src/lib.rs")).expect("the source");
-        assert!(source.lines().count() <= 80 && !source.contains("{{"), "{template} is short and filled in");
+        let filled = ["name", "crate", "Type", "sdk"].iter().all(|word| !source.contains(&format!("{{{{{word}}}}}")));
+        assert!(source.lines().count() <= 80 && filled, "{template} is short and filled in");
         assert!(!source.replace("forbid(unsafe_code)", "").contains("unsafe"), "{template}");
         if template != Template::Handler {
             std::fs::copy(root.join("my-handler/Cargo.lock"), dir.join("Cargo.lock")).expect("a lock file");
@@ -141,14 +142,31 @@ fn a_folder_that_is_in_use_and_a_bad_name_are_refused() {
     assert!(matches!(scaffold(&folder.path().join("sdk"), "ok", handler, &sdk), Err(ScaffoldError::Write { .. })));
 }
 
+#[test]
+fn the_sdk_of_a_plugin_can_be_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().join("old");
+    scaffold(&dir, "old", Template::Handler, &SdkSource::Vendored).expect("a crate");
+    let (changed, left) = (dir.join("sdk/plugins/sdk/src/lib.rs"), dir.join("sdk/plugins/sdk/src/of_an_older_sdk.rs"));
+    let source = std::fs::read_to_string(&changed).expect("a source");
+    std::fs::write(&changed, "// of an older SDK").expect("it can be changed");
+    std::fs::write(&left, "").expect("a file");
+    update_sdk(&dir).expect("it has an SDK");
+    assert_eq!(std::fs::read_to_string(&changed).expect("a source"), source);
+    assert!(!left.exists() && dir.join("src/lib.rs").is_file());
+    let other = folder.path().join("other");
+    scaffold(&other, "other", Template::Handler, &SdkSource::Version("0.1.0".into())).expect("a crate");
+    assert!(matches!(update_sdk(&other), Err(ScaffoldError::NoSdk { .. })));
+    assert!(matches!(update_sdk(folder.path()), Err(ScaffoldError::Write { .. })));
+}
+
 /// Every crate that a plugin needs is in its folder: no registry is asked, in whatever state it is.
 #[test]
 fn a_vendored_plugin_builds_without_a_registry() {
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().join("alone");
     scaffold(&dir, "alone", Template::Handler, &SdkSource::Vendored).expect("a crate");
-    // From what this workspace was built with.
-    vendor_offline(&dir);
+    hearth_plugin_host::vendor(&dir, None).expect("Cargo has or fetches every crate");
     let config = std::fs::read_to_string(dir.join(".cargo/config.toml")).expect("a configuration");
     assert!(config.contains("directory = \"vendor\""), "{config}");
     // A stub of a crate for other systems has no code.
@@ -179,11 +197,4 @@ fn a_vendored_plugin_builds_without_a_registry() {
     let count = |dir: &Path| std::fs::read_dir(dir.join("vendor")).expect("a folder").count();
     assert_eq!(count(&second), count(&dir));
     assert!(hearth_plugin_host::vendor(&second, Some(Path::new("/no/such/folder"))).is_err());
-}
-
-/// [`hearth_plugin_host::vendor`] with Cargo kept off the network.
-fn vendor_offline(dir: &Path) {
-    std::fs::create_dir_all(dir.join(".cargo")).expect("a folder");
-    std::fs::write(dir.join(".cargo/config.toml"), "[net]\noffline = true\n").expect("a configuration");
-    hearth_plugin_host::vendor(dir, None).expect("Cargo has every crate of this workspace");
 }
