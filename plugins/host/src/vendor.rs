@@ -36,7 +36,7 @@ pub enum VendorError {
 const CONFIG: &str = "[source.crates-io]\nreplace-with = \"vendored-sources\"\n\n\
                       [source.vendored-sources]\ndirectory = \"vendor\"\n";
 
-/// Puts the sources into the folder `vendor` of a crate that [`scaffold`](crate::scaffold) wrote:
+/// Puts the sources into the folder `vendor` of a crate that [`scaffold`](crate::scaffold()) wrote:
 /// copies of those in `from`, or, where that is not given, what Cargo has or fetches. Of crates that
 /// only other systems need, the manifest alone is kept. What an earlier call wrote is replaced.
 ///
