@@ -88,7 +88,7 @@ fn a_run_needs_nothing_but_the_program() {
     let output = hearth.command(&arguments).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
     assert!(fs::read_dir(run.join("checkpoints")).unwrap().count() >= 1, "the linked plugin writes checkpoints");
-    let dry = hearth.command(&arguments[..6]).arg(run.with_file_name("dry")).arg("--dry-run").output().unwrap();
+    let dry = hearth.command(&arguments[..5]).arg(run.with_file_name("dry")).arg("--dry-run").output().unwrap();
     let shown = String::from_utf8_lossy(&dry.stdout);
     assert!(shown.contains("built in"), "{shown}\n{}", errors(&dry));
 }
