@@ -1,8 +1,9 @@
 //! The command line: arguments and subcommands.
 
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use hearth_recipe::notice;
 use tracing::Metadata;
 use tracing_subscriber::EnvFilter;
@@ -10,13 +11,14 @@ use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
 use crate::commands::{
-    bench, convert_weights, data, demo, devices, ensemble, evaluate, lr_find, memory, metrics, models, plugin, predict,
-    preprocess, profile, recipes, reference, report, train, tune, watch,
+    bench, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, lr_find, man, memory,
+    metrics, models, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
 };
 use crate::cores;
 use crate::error::{Failure, Outcome};
 use crate::ranks::{self, RanksArgs};
 use crate::terminal;
+use crate::version::Version;
 use crate::warnings::Warnings;
 
 /// Train, evaluate and run medical-imaging networks, on any GPU or none.
@@ -68,6 +70,9 @@ enum Command {
     Data(data::Args),
     /// List the devices that this program can use
     Devices(devices::Args),
+    /// Check this machine: processor, memory, disk, GPUs and drivers, plugins, MPI; what is missing, and
+    /// what mends it
+    Doctor(doctor::Args),
     /// Find, inspect, check and write plugins
     Plugin(plugin::Args),
     /// List and show the bundled recipes
@@ -76,11 +81,21 @@ enum Command {
     Reference(reference::Args),
     /// Benchmark this machine, under the names of MONAI's benchmark
     Bench(bench::Args),
+    /// Print the script that completes commands and options in a shell
+    Completions(completions::Args),
+    /// Write the manual pages
+    Man(man::Args),
+}
+
+/// The command line, with what only a running program knows.
+pub fn command() -> clap::Command {
+    static LONG: LazyLock<String> = LazyLock::new(|| Version::here().to_string());
+    Cli::command().long_version(LONG.as_str())
 }
 
 /// Parses the arguments, runs the command, prints its error.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     listen(cli.verbose);
     // Before there are other threads: they begin on the cores of this one.
     cores::pin_if_asked();
@@ -185,20 +200,21 @@ impl Command {
             Command::Convert(args) => convert_weights::run(&args),
             Command::Data(args) => data::run(&args),
             Command::Devices(args) => devices::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Plugin(args) => plugin::run(&args),
             Command::Recipes(args) => recipes::run(&args),
             Command::Reference(args) => reference::run(&args),
             Command::Bench(args) => bench::run(&args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn the_arguments_are_consistent() {
-        super::Cli::command().debug_assert();
+        super::command().debug_assert();
     }
 }

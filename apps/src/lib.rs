@@ -18,6 +18,7 @@ mod rustdoc;
 pub mod sharing;
 pub mod table;
 pub mod terminal;
+pub mod version;
 pub mod warnings;
 
 pub use error::{Failure, Outcome};

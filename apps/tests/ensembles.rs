@@ -283,14 +283,23 @@ fn runs_are_merged_by_the_plugin_and_by_nothing_else() {
         command.args(words).args(more).env("HEARTH_PLUGIN_PATH", path).env("XDG_DATA_HOME", &alone);
         command.output().expect("the program starts")
     };
-    let missing = call(&["--vote"], "");
-    let said = errors(&missing);
-    assert!(!missing.status.success(), "{said}");
-    assert!(said.contains("runs are merged by the plugin `ensemble`") && said.contains("alone"), "{said}");
+    // A library of that name which cannot be loaded is not passed by.
+    let broken = alone.join("broken");
+    std::fs::create_dir(&broken).expect("a folder");
+    let file = format!("{}hearth_ensemble{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    std::fs::write(broken.join(&file), "no library").expect("a file");
+    let refused = call(&["--vote"], &text(&broken));
+    let said = errors(&refused);
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("runs are merged by the plugin `ensemble`") && said.contains(&file), "{said}");
     assert!(!bench.at("labels").exists());
+    // The program alone has it.
+    let output = call(&["--vote"], "");
+    assert!(output.status.success(), "{}", errors(&output));
     // The library of any folder that is searched will do; STAPLE is the program's own.
     let beside = Path::new(env!("CARGO_BIN_EXE_hearth")).parent().expect("a folder");
-    let output = call(&["--vote"], &format!("{}:{}", beside.join("deps").display(), beside.display()));
+    let folders = format!("{}:{}", beside.join("deps").display(), beside.display());
+    let output = call(&["--vote", "--overwrite"], &folders);
     assert!(output.status.success(), "{}", errors(&output));
     let output = call(&["--staple", "--overwrite"], "");
     assert!(output.status.success(), "{}", errors(&output));

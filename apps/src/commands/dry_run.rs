@@ -36,7 +36,8 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     out!("{}   {} ({})", bold("device"), plan.recipe.training.device, device::name(&plan.device));
     out!("{}", bold("plugins"));
     for Attached { plugin, .. } in &plugins {
-        out!("  {} {}  {}", plugin.identity().name, plugin.identity().version, plugin.path().display());
+        let place = plugin.path().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
+        out!("  {} {}  {place}", plugin.identity().name, plugin.identity().version);
     }
     let cases = match Cases::open(data, &plan.recipe) {
         Ok(cases) => cases,

@@ -1,11 +1,13 @@
 //! The commands, one file each: its arguments, and `run`.
 
 pub mod bench;
+pub mod completions;
 pub mod convert;
 pub mod convert_weights;
 pub mod data;
 pub mod demo;
 pub mod devices;
+pub mod doctor;
 #[cfg(feature = "download")]
 pub mod download;
 mod dry_run;
@@ -16,6 +18,7 @@ pub mod folds;
 mod generate;
 pub mod inspect;
 pub mod lr_find;
+pub mod man;
 pub mod memory;
 pub mod merging;
 pub mod metrics;

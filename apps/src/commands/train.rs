@@ -9,7 +9,7 @@ use crate::folders;
 use crate::interrupt;
 use crate::note;
 use crate::ranks::{self, RanksArgs, Restarts, is_first};
-use crate::recipe::{Document, bundled};
+use crate::recipe::{Document, bundled, list_for_sets};
 use crate::run::{Finished, Plan, Session, check_resume, together};
 use crate::sharing::finished;
 use crate::terminal::{self, seconds};
@@ -218,6 +218,7 @@ impl Args {
         }
         self.set_folds(&mut document)?;
         self.set_init(&mut document)?;
+        list_for_sets(&mut document, &self.sets, &self.plugins)?;
         for set in &self.sets {
             document.set(set)?;
         }

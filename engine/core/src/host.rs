@@ -9,13 +9,15 @@ use crate::error::HostError;
 use crate::state::Metrics;
 
 /// The severity of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Level {
     /// For debugging.
     Debug = 0,
-    /// For the user who watches the run.
+    /// For the user who watches the run closely: `hearth -v`.
     Info = 1,
+    /// For every user: a line of the run's progress.
+    Notice = 4,
     /// Something is unusual, the run continues.
     Warn = 2,
     /// Something failed.
@@ -247,11 +249,15 @@ pub trait Host {
     fn scalar(&mut self, tag: &str, value: f64);
 }
 
+/// The target of the events that [`Level::Notice`] becomes, to filter by: their level is `info`.
+pub const NOTICE_TARGET: &str = "hearth::notice";
+
 /// Passes a message to the program's `tracing` subscriber: the usual `log` of a host.
 pub fn trace(level: Level, message: &str) {
     match level {
         Level::Debug => tracing::debug!("{message}"),
         Level::Info => tracing::info!("{message}"),
+        Level::Notice => tracing::info!(target: NOTICE_TARGET, "{message}"),
         Level::Warn => tracing::warn!("{message}"),
         Level::Error => tracing::error!("{message}"),
     }

@@ -148,7 +148,8 @@ pub use error::{HandlerError, HostError};
 pub use event::{Counter, Event};
 pub use handler::{Context, Handler, OnError, Ranks};
 pub use host::{
-    CheckpointRequest, Combine, DType, Host, HostTensor, LayerStatistics, LayerValues, Level, NamesOf, trace,
+    CheckpointRequest, Combine, DType, Host, HostTensor, LayerStatistics, LayerValues, Level, NOTICE_TARGET, NamesOf,
+    trace,
 };
 pub use run_error::{RegisterError, RunEnd, RunError, RunErrorKind};
 pub use state::{Better, Metrics, Pass, Scalar, State};

@@ -97,6 +97,7 @@ pub use recompute::recompute;
 pub use rectify::{rectified_sum, rectify};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};
+pub use simd::processor_paths;
 pub use switch::{use_kernels, uses_kernels};
 pub use threads::join_thread_pool;
 pub use tune::Tune;

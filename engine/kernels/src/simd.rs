@@ -19,6 +19,30 @@ pub(crate) fn widest<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// The instruction sets that the kernels are compiled for and that this processor has, the widest
+/// first: what the kernels choose from at run time.
+pub fn processor_paths() -> Vec<&'static str> {
+    let mut paths = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        let wide = is_x86_feature_detected!("avx512f");
+        let found = [
+            ("avx512bf16", wide && is_x86_feature_detected!("avx512bf16")),
+            ("avx512f", wide),
+            ("avx2", is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")),
+            ("sse2", true),
+        ];
+        paths.extend(found.into_iter().filter(|(_, found)| *found).map(|(name, _)| name));
+    }
+    if cfg!(target_arch = "aarch64") {
+        paths.push("neon");
+    }
+    if paths.is_empty() {
+        paths.push("portable");
+    }
+    paths
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn with_avx512<R>(work: impl FnOnce() -> R) -> R {

@@ -2,7 +2,7 @@
 //! [`tracing`], which a program shows where it likes.
 
 /// The target of notices, to filter by. Warnings have the level `warn`, the others `info`.
-pub const TARGET: &str = "hearth::notice";
+pub const TARGET: &str = hearth_engine::NOTICE_TARGET;
 
 /// Reports a line.
 macro_rules! notice {

@@ -52,32 +52,42 @@
 
 mod counted;
 mod document;
+#[cfg(feature = "entries")]
 mod entry;
 mod fault;
+#[cfg(feature = "entries")]
 mod named;
 mod nearest;
 mod node;
 mod overrides;
+#[cfg(feature = "entries")]
 mod parameters;
 mod place;
 mod read;
+#[cfg(feature = "entries")]
 mod registry;
 mod type_name;
 
 pub use counted::counted;
 pub use document::Document;
+#[cfg(feature = "entries")]
 pub use entry::{Described, Entry, Kind, Registration, build_by_reading, described, kinds};
 pub use fault::Fault;
+#[cfg(feature = "entries")]
 pub use named::Named;
 pub use nearest::{nearest, unknown};
 pub use node::{Field, Node, Origin, Source, Value};
+#[cfg(feature = "entries")]
 pub use parameters::{Parameter, parameters};
 pub use place::Place;
 pub use read::read;
+#[cfg(feature = "entries")]
 pub use registry::Registry;
 pub use type_name::type_name;
 
 // What `entry!` expands to needs these names in the caller's crate.
+#[cfg(feature = "entries")]
 #[doc(hidden)]
 pub use inventory;
+#[cfg(feature = "entries")]
 pub use schemars;

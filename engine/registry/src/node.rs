@@ -391,6 +391,7 @@ impl<'de> Deserialize<'de> for Node {
 
 /// A parameter that is itself a named component: the transform within a `Range`, the loss within
 /// another.
+#[cfg(feature = "entries")]
 impl schemars::JsonSchema for Node {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Table".into()

@@ -7,7 +7,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::load::load;
+use hearth_engine::Engine;
+use hearth_plugin::abi::Linked;
+
+use crate::error::PluginError;
+use crate::file::Identity;
+use crate::load::{Plugin, load, load_linked};
 use crate::report::{Info, Report};
 
 /// The prefix of the child's line that holds its report. A library may print other lines.
@@ -16,13 +21,34 @@ const MARK: &str = "hearth-plugin-report: ";
 /// How long a library may take to load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Loads a plugin in this process, and reports the result.
+/// Loads a plugin in this process, adds its handler to an engine, and reports the result.
 pub fn check_here(path: &Path) -> Report {
-    let path_buf = path.to_owned();
-    match load(path) {
-        Ok(plugin) => Report { path: path_buf, ok: true, info: Some(Info::of(&plugin)), problem: None },
-        Err(error) => Report { path: path_buf, ok: false, info: None, problem: Some(error.to_string()) },
+    check(path, load(path))
+}
+
+/// [`check_here`] for a plugin that is linked into this program.
+pub fn check_linked(linked: &'static Linked) -> Report {
+    check(Path::new(&Identity::of(linked.identity).name), load_linked(linked))
+}
+
+fn check(path: &Path, loaded: Result<Plugin, PluginError>) -> Report {
+    let path = path.to_owned();
+    match loaded {
+        Ok(plugin) => {
+            let problem = refusal(&plugin);
+            Report { path, ok: problem.is_none(), info: Some(Info::of(&plugin)), problem }
+        }
+        Err(error) => Report { path, ok: false, info: None, problem: Some(error.to_string()) },
     }
+}
+
+/// Why an engine does not take the plugin's handler. One that needs options, or refuses its defaults,
+/// is not asked.
+fn refusal(plugin: &Plugin) -> Option<String> {
+    let handler = plugin.handler(toml::Table::new()).ok()?;
+    let error = Engine::new("trainer").add_boxed(handler).err()?;
+    let name = &plugin.identity().name;
+    Some(format!("plugin `{name}` can be loaded, but no engine takes its handler: {error}"))
 }
 
 /// [`check_here`] for the child that [`check_in_child`] starts: prints the report as the line that

@@ -51,6 +51,26 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
+    /// What a record in memory says.
+    pub(crate) fn of(record: &identity::Identity) -> Self {
+        let text = |bytes: &[u8]| {
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..end]).into_owned()
+        };
+        Self {
+            name: text(&record.name),
+            version: text(&record.version),
+            description: text(&record.description),
+            module: text(&record.module),
+            sdk: text(&record.sdk),
+            loader: record.loader,
+            abi_hash: record.abi_hash,
+            rustc: text(&record.rustc),
+            target: text(&record.target),
+            unwinds: record.flags & UNWINDS != 0,
+        }
+    }
+
     /// Reads a record, already known to begin with the magic bytes.
     fn parse(record: &[u8; RECORD]) -> Option<Self> {
         // The record is frozen: these offsets hold in every version.
@@ -105,13 +125,10 @@ impl Identity {
 
     /// The error of a plugin that this host cannot load.
     pub(crate) fn mismatch(&self, path: &Path, why: String) -> PluginError {
-        let same_sdk = self.sdk == SDK_VERSION && self.target == TARGET;
-        let command = if !self.unwinds {
-            "cargo build --release    (without `panic = \"abort\"` in its profile)".to_owned()
-        } else if same_sdk {
-            "cargo update -p hearth-plugin && cargo build --release    (against the SDK of this host)".to_owned()
+        let command = if self.unwinds {
+            "hearth plugin update && cargo build --release    (in the plugin's folder)"
         } else {
-            format!("cargo add hearth-plugin@{SDK_VERSION} && cargo build --release")
+            "cargo build --release    (without `panic = \"abort\"` in its profile)"
         };
         PluginError::Mismatch(Box::new(Mismatch {
             path: path.to_owned(),
@@ -119,7 +136,7 @@ impl Identity {
             why,
             built: format!("{}, {}, {}", self.built_with(), self.rustc, self.target),
             accepted: format!("SDK {}.x, ABI {ABI_HASH:016x}, any rustc, {TARGET}", line(SDK_VERSION)),
-            command,
+            command: command.to_owned(),
         }))
     }
 }
@@ -232,6 +249,7 @@ mod tests {
         // size asserts.
         let bytes: [u8; RECORD] = unsafe { std::mem::transmute(record) };
         let read = Identity::parse(&bytes).expect("a record");
+        assert_eq!(Identity::of(&record), read, "it says the same in memory");
         assert_eq!(
             (read.name.as_str(), read.version.as_str(), read.description.as_str()),
             ("early-stop", "1.2.3", "Stops.")

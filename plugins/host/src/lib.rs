@@ -2,7 +2,7 @@
 //! the engine cannot tell from one that is linked in.
 //!
 //! ```no_run
-//! use hearth_plugin_host::{Search, SdkSource, inspect, scaffold};
+//! use hearth_plugin_host::{Search, SdkSource, Template, scaffold};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let search = Search::standard(&[], &[]);
 //! println!("{}", search.list()); // hearth plugin list
@@ -11,7 +11,7 @@
 //! let handler = plugin.handler("interval = 2".parse()?)?;
 //! # let mut engine = hearth_engine::Engine::new("trainer");
 //! engine.add_boxed(handler)?;
-//! scaffold("early-stop".as_ref(), "early-stop", &SdkSource::default())?; // hearth plugin new
+//! scaffold("early-stop".as_ref(), "early-stop", Template::EarlyStop, &SdkSource::default())?; // hearth plugin new
 //! # Ok(()) }
 //! ```
 //!
@@ -24,8 +24,9 @@
 //! 2. A second symbol holds the identity again, from the loaded code.
 //! 3. `abi_stable` compares the layout of every type that crosses.
 //!
-//! Nothing is ever unloaded, and nothing falls back to a linked copy: a plugin that is not found is
-//! an error.
+//! Nothing is ever unloaded. The five bundled plugins are also linked into the host: where no file
+//! has the name of one, that copy is used, by the same functions and without the stages. A file that
+//! cannot be loaded is an error, and no linked copy silently takes its place.
 //!
 //! # What an event costs
 //!
@@ -35,6 +36,7 @@
 //! host memory.
 
 mod bridge;
+mod bundled;
 mod check;
 mod error;
 mod file;
@@ -42,13 +44,20 @@ mod load;
 mod loaded;
 mod report;
 mod scaffold;
+mod sdk_sources;
 mod search;
+mod template;
+mod vendor;
 
-pub use check::{check_for_parent, check_here, check_in_child};
+pub use bundled::BUNDLED;
+pub use check::{check_for_parent, check_here, check_in_child, check_linked};
 pub use error::{Mismatch, PluginError};
 pub use file::{Identity, inspect};
 pub use hearth_plugin::OptionInfo;
-pub use load::{Plugin, load};
+pub use hearth_plugin::identity::{ABI_HASH, LOADER_VERSION, RUSTC, SDK_VERSION, TARGET};
+pub use load::{Plugin, load, load_linked};
 pub use report::{Defaults, Entry, Info, List, Report};
-pub use scaffold::{ScaffoldError, SdkSource, scaffold};
-pub use search::{Origin, Place, Search, user_folder};
+pub use scaffold::{ScaffoldError, SdkSource, library_file, scaffold, update_sdk};
+pub use search::{Found, Origin, Place, Search, user_folder};
+pub use template::Template;
+pub use vendor::{VendorError, vendor};

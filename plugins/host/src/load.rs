@@ -8,7 +8,7 @@ use abi_stable::std_types::{RStr, RString};
 use hearth_engine::Handler;
 use hearth_plugin::__private::receive_fault;
 use hearth_plugin::OptionInfo;
-use hearth_plugin::abi::PluginRoot_Ref;
+use hearth_plugin::abi::{Linked, PluginRoot_Ref};
 use hearth_plugin::identity::{self, IDENTITY_SYMBOL, LOADER_SYMBOL, LOADER_VERSION, ROOT_SYMBOL};
 use libloading::Library;
 
@@ -19,7 +19,7 @@ use crate::loaded::Loaded;
 /// A loaded plugin. The library stays loaded for the life of the process.
 #[derive(Clone)]
 pub struct Plugin {
-    path: PathBuf,
+    path: Option<PathBuf>,
     identity: Identity,
     options: Vec<OptionInfo>,
     root: PluginRoot_Ref,
@@ -86,17 +86,19 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
         .and_then(|header| header.init_root_module::<PluginRoot_Ref>())
         .map_err(|error| layout_error(&identity, path, &error))?;
 
-    let plugin_error = |why: RString| PluginError::Plugin { name: identity.name.clone(), why: why.into_string() };
-    let options = root.options()().into_result().map_err(plugin_error)?;
-    let options = options.into_iter().map(|option| OptionInfo {
-        name: option.name.into_string(),
-        kind: option.kind.into_string(),
-        default: option.default.map(RString::into_string).into(),
-        required: option.required,
-        help: option.help.into_string(),
-    });
-    tracing::debug!("loaded plugin {identity} from {}", path.display());
-    Ok(Plugin { path: path.to_owned(), options: options.collect(), root, identity })
+    let plugin = Plugin::new(Some(path.to_owned()), identity, root)?;
+    tracing::debug!("loaded plugin {} from {}", plugin.identity, path.display());
+    Ok(plugin)
+}
+
+/// A plugin that is linked into this program: of the same SDK, so nothing is left to compare.
+///
+/// # Errors
+/// When it cannot list its options.
+pub fn load_linked(linked: &'static Linked) -> Result<Plugin, PluginError> {
+    let identity = Identity::of(linked.identity);
+    tracing::debug!("plugin {identity} is the one that is linked into the program");
+    Plugin::new(None, identity, (linked.root)())
 }
 
 /// abi_stable explains a layout at great length: that goes to the debug log.
@@ -122,14 +124,27 @@ unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 }
 
 impl Plugin {
+    fn new(path: Option<PathBuf>, identity: Identity, root: PluginRoot_Ref) -> Result<Self, PluginError> {
+        let plugin_error = |why: RString| PluginError::Plugin { name: identity.name.clone(), why: why.into_string() };
+        let options = root.options()().into_result().map_err(plugin_error)?;
+        let options = options.into_iter().map(|option| OptionInfo {
+            name: option.name.into_string(),
+            kind: option.kind.into_string(),
+            default: option.default.map(RString::into_string).into(),
+            required: option.required,
+            help: option.help.into_string(),
+        });
+        Ok(Self { path, options: options.collect(), root, identity })
+    }
+
     /// Its identity.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Its file.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Its file; `None` of a plugin that is linked into the program.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// The options it takes.

@@ -1,7 +1,7 @@
 //! What `hearth plugin list|info|check` print: [`List`], [`Info`], [`Report`].
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hearth_engine::{Event, Filter, OnError, Ranks};
 use hearth_plugin::OptionInfo;
@@ -16,8 +16,8 @@ use crate::search::Place;
 pub struct Entry {
     /// The place.
     pub place: Place,
-    /// The file.
-    pub path: PathBuf,
+    /// The file; `None` of a plugin that is linked into the program.
+    pub path: Option<PathBuf>,
     /// Its identity.
     pub identity: Option<Identity>,
     /// Why it cannot be loaded.
@@ -49,7 +49,7 @@ impl List {
             .entries
             .iter()
             .filter(|entry| entry.place == *place)
-            .map(|entry| match (entry.name(), entry.path.file_name()) {
+            .map(|entry| match (entry.name(), entry.path.as_deref().and_then(Path::file_name)) {
                 (Some(name), _) => name.to_owned(),
                 (None, Some(file)) => format!("{} (not loadable)", file.to_string_lossy()),
                 (None, None) => "(not loadable)".to_owned(),
@@ -67,6 +67,7 @@ impl fmt::Display for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for entry in &self.entries {
             let Entry { place, path, identity, problem, hidden_by } = entry;
+            let path = path.as_ref().unwrap_or(&place.path);
             match identity {
                 Some(identity) => {
                     let Identity { name, version, description, .. } = identity;
@@ -90,8 +91,8 @@ impl fmt::Display for List {
 /// What a loaded plugin reports about itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Info {
-    /// The file.
-    pub path: PathBuf,
+    /// The file; `None` of a plugin that is linked into the program.
+    pub path: Option<PathBuf>,
     /// Its identity.
     pub identity: Identity,
     /// The options it takes.
@@ -125,7 +126,7 @@ impl Info {
             on_error: handler.on_error(),
         });
         Self {
-            path: plugin.path().to_owned(),
+            path: plugin.path().map(Path::to_owned),
             identity: plugin.identity().clone(),
             options: plugin.options().to_vec(),
             defaults,
@@ -155,7 +156,10 @@ impl fmt::Display for Info {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Identity { name, version, description, sdk, abi_hash, rustc, target, .. } = &self.identity;
         writeln!(f, "{name} {version}  {description}")?;
-        writeln!(f, "  file      {}", self.path.display())?;
+        match &self.path {
+            Some(path) => writeln!(f, "  file      {}", path.display())?,
+            None => writeln!(f, "  file      none: it is built into this program")?,
+        }
         writeln!(f, "  built by  SDK {sdk}, ABI {abi_hash:016x}, {rustc}, {target}")?;
         match &self.defaults {
             Some(Defaults { events, ranks, on_error }) => {
@@ -185,7 +189,7 @@ impl fmt::Display for Info {
 /// How loading a plugin went, possibly in another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The file.
+    /// The file; the name of a plugin that is linked into the program.
     pub path: PathBuf,
     /// Whether it can be used here.
     pub ok: bool,

@@ -4,22 +4,19 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hearth_plugin::identity::SDK_VERSION;
+use crate::sdk_sources::{SOURCES, lock_file, manifest};
+use crate::template::{Template, Texts};
 
 /// Where the new crate takes the SDK from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SdkSource {
+    /// The sources that are part of this host, written into the crate's folder `sdk`.
+    #[default]
+    Vendored,
     /// The registry, in this version.
     Version(String),
     /// A folder: `plugins/sdk` of Hearth's sources.
     Path(PathBuf),
-}
-
-impl Default for SdkSource {
-    /// The version that this host accepts.
-    fn default() -> Self {
-        SdkSource::Version(SDK_VERSION.to_owned())
-    }
 }
 
 /// Why no crate was written.
@@ -48,6 +45,15 @@ pub enum ScaffoldError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// The crate takes the SDK from elsewhere.
+    #[error("{}: the crate does not take `hearth-plugin` from its folder {SDK_FOLDER}; change that first", path.display())]
+    NoSdk {
+        /// Its manifest.
+        path: PathBuf,
+    },
+    /// The manifests that this host was built with cannot be read.
+    #[error("the sources of the SDK in this program are damaged; give a folder of them with --sdk")]
+    Sources,
 }
 
 /// Names that cargo or Rust reserve.
@@ -89,6 +95,7 @@ const RESERVED: &[&str] = &[
     "static",
     "std",
     "struct",
+    "sdk",
     "super",
     "test",
     "trait",
@@ -97,16 +104,17 @@ const RESERVED: &[&str] = &[
     "union",
     "unsafe",
     "use",
+    "vendor",
     "where",
     "while",
 ];
 
 /// Writes the crate of a plugin called `name` into the folder `dir`, which is created. Returns the
-/// files, in order.
+/// files in order, without those of the SDK.
 ///
 /// # Errors
 /// When the name is not valid for a crate, the folder is not empty, or a file cannot be written.
-pub fn scaffold(dir: &Path, name: &str, sdk: &SdkSource) -> Result<Vec<PathBuf>, ScaffoldError> {
+pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> Result<Vec<PathBuf>, ScaffoldError> {
     let bad_name = |why| Err(ScaffoldError::Name { name: name.to_owned(), why });
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.ends_with('-') || name.contains("--") {
         return bad_name("it must begin with a lower-case letter, with single dashes between its parts");
@@ -120,43 +128,97 @@ pub fn scaffold(dir: &Path, name: &str, sdk: &SdkSource) -> Result<Vec<PathBuf>,
     if RESERVED.contains(&name) || name == "hearth-plugin" {
         return bad_name("the name is reserved");
     }
-    let write_error = |path: &Path| {
-        let path = path.to_owned();
-        move |source| ScaffoldError::Write { path, source }
-    };
     if dir.exists() && fs::read_dir(dir).map_err(write_error(dir))?.next().is_some() {
         return Err(ScaffoldError::Exists { path: dir.to_owned() });
     }
-    let sdk = match sdk {
-        SdkSource::Version(version) => format!("\"{version}\""),
+    let (dependency, lock) = match sdk {
+        SdkSource::Vendored => {
+            let texts = manifest().zip(lock_file()).ok_or(ScaffoldError::Sources)?;
+            (format!("{{ path = \"{SDK_FOLDER}\" }}"), Some(texts))
+        }
+        SdkSource::Version(version) => (format!("\"{version}\""), None),
         SdkSource::Path(path) => {
             let path = path.canonicalize().map_err(write_error(path))?;
-            format!("{{ path = {} }}", toml::Value::from(path.to_string_lossy().into_owned()))
+            (format!("{{ path = {} }}", toml::Value::from(path.to_string_lossy().into_owned())), None)
         }
     };
-    let fill = |template: &str| {
-        template
-            .replace("{{name}}", name)
+    let Texts { description, source, test, more } = template.texts();
+    let fill = |text: &str| {
+        text.replace("{{name}}", name)
             .replace("{{crate}}", &name.replace('-', "_"))
             .replace("{{Type}}", &type_name(name))
-            .replace("{{sdk}}", &sdk)
+            .replace("{{library}}", &library_file(name))
+            .replace("{{description}}", description)
+            .replace("{{more}}\n", more)
+            .replace("{{sdk}}", &dependency)
     };
-    let files = [
-        ("Cargo.toml", include_str!("../template/Cargo.toml.in")),
-        ("src/lib.rs", include_str!("../template/lib.rs.in")),
-        ("tests/rehearsal.rs", include_str!("../template/rehearsal.rs.in")),
-        ("README.md", include_str!("../template/README.md.in")),
-        (".gitignore", "/target\n"),
+    let mut files = vec![
+        ("Cargo.toml".to_owned(), fill(include_str!("../template/Cargo.toml.in"))),
+        ("src/lib.rs".to_owned(), fill(source)),
+        ("tests/rehearsal.rs".to_owned(), fill(test)),
+        ("README.md".to_owned(), fill(include_str!("../template/README.md.in"))),
+        (".gitignore".to_owned(), "/target\n".to_owned()),
     ];
+    let own = files.len();
+    if let Some((manifest, lock)) = lock {
+        files.push(("Cargo.lock".to_owned(), lock));
+        files.extend(sdk_files(manifest));
+    }
+    let mut written = write(dir, &files)?;
+    written.truncate(own);
+    Ok(written)
+}
+
+/// Replaces the SDK in the folder of a crate that [`scaffold`] wrote by that of this host: what a plugin
+/// needs that was built for another Hearth.
+///
+/// # Errors
+/// When the crate does not take the SDK from its folder `sdk`, or a file cannot be written.
+pub fn update_sdk(dir: &Path) -> Result<(), ScaffoldError> {
+    let manifest = dir.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).map_err(write_error(&manifest))?;
+    if !text.contains(SDK_FOLDER) {
+        return Err(ScaffoldError::NoSdk { path: manifest });
+    }
+    let files = sdk_files(crate::sdk_sources::manifest().ok_or(ScaffoldError::Sources)?);
+    let folder = dir.join("sdk");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(write_error(&folder))?;
+    }
+    write(dir, &files).map(drop)
+}
+
+/// Where a crate has the SDK.
+const SDK_FOLDER: &str = "sdk/plugins/sdk";
+
+/// The files of the SDK, for the folder `sdk`.
+fn sdk_files(manifest: String) -> Vec<(String, String)> {
+    let sources = SOURCES.iter().map(|(path, text)| (format!("sdk/{path}"), (*text).to_owned()));
+    [("sdk/Cargo.toml".to_owned(), manifest)].into_iter().chain(sources).collect()
+}
+
+fn write_error(path: &Path) -> impl FnOnce(io::Error) -> ScaffoldError {
+    let path = path.to_owned();
+    move |source| ScaffoldError::Write { path, source }
+}
+
+/// Writes files and their folders; returns their paths.
+fn write(dir: &Path, files: &[(String, String)]) -> Result<Vec<PathBuf>, ScaffoldError> {
     let mut written = Vec::new();
-    for (file, template) in files {
+    for (file, text) in files {
         let path = dir.join(file);
         let folder = path.parent().unwrap_or(dir);
         fs::create_dir_all(folder).map_err(write_error(folder))?;
-        fs::write(&path, fill(template)).map_err(write_error(&path))?;
+        fs::write(&path, text).map_err(write_error(&path))?;
         written.push(path);
     }
     Ok(written)
+}
+
+/// Cargo's file name for the library of a crate with this name.
+pub fn library_file(name: &str) -> String {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"))
 }
 
 /// `early-stop` as the name of a type: `EarlyStop`.

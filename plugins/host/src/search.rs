@@ -4,13 +4,16 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
+use hearth_plugin::abi::Linked;
 use hearth_registry::nearest;
 use serde::Serialize;
 
+use crate::bundled::BUNDLED;
 use crate::error::PluginError;
-use crate::file::inspect;
-use crate::load::{Plugin, load};
+use crate::file::{Identity, inspect};
+use crate::load::{Plugin, load, load_linked};
 use crate::report::{Entry, List};
 
 /// Where a search place comes from.
@@ -25,8 +28,10 @@ pub enum Origin {
     Recipe,
     /// The user's data folder.
     User,
-    /// The folder of the program.
+    /// The folder of the program, and `lib/hearth/plugins` of its installation.
     Beside,
+    /// Linked into the program: used where no file has the name.
+    BuiltIn,
 }
 
 impl fmt::Display for Origin {
@@ -37,17 +42,57 @@ impl fmt::Display for Origin {
             Origin::Recipe => "recipe",
             Origin::User => "user's plugins",
             Origin::Beside => "program's folder",
+            Origin::BuiltIn => "built in",
         })
     }
 }
 
-/// A library, or a folder of libraries.
+/// A library, a folder of libraries, or the program itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// Where it comes from.
     pub origin: Origin,
-    /// The file or folder.
+    /// The file or folder; of [`Origin::BuiltIn`] the program.
     pub path: PathBuf,
+}
+
+/// A plugin that was found, and not loaded yet.
+#[derive(Clone)]
+pub enum Found {
+    /// A library.
+    File(PathBuf),
+    /// A plugin that is linked into the program.
+    BuiltIn(&'static Linked),
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Found::File(path) => f.debug_tuple("File").field(path).finish(),
+            Found::BuiltIn(linked) => f.debug_tuple("BuiltIn").field(&Identity::of(linked.identity).name).finish(),
+        }
+    }
+}
+
+impl Found {
+    /// Its file, unless it is linked into the program.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Found::File(path) => Some(path),
+            Found::BuiltIn(_) => None,
+        }
+    }
+
+    /// Loads it.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn load(&self) -> Result<Plugin, PluginError> {
+        match self {
+            Found::File(path) => load(path),
+            Found::BuiltIn(linked) => load_linked(linked),
+        }
+    }
 }
 
 /// Places in the order they are searched. The first plugin of a name hides the others.
@@ -71,11 +116,42 @@ impl Search {
     }
 
     /// The standard order: the given paths (`--plugin`), `HEARTH_PLUGIN_PATH`, the recipe's paths,
-    /// the user's data folder, and the program's folder.
+    /// the user's data folder, the program's folder and installation, and last what is linked into
+    /// the program.
+    ///
+    /// Warns, once in a process, of what `HEARTH_PLUGIN_PATH` names in vain.
     pub fn standard(given: &[PathBuf], recipe: &[PathBuf]) -> Self {
         let variable = env::var_os("HEARTH_PLUGIN_PATH");
         let program = env::current_exe().ok();
-        Self::ordered(given, variable.as_deref(), recipe, user_folder(), program.as_deref())
+        let mut search = Self::ordered(given, variable.as_deref(), recipe, user_folder(), program.as_deref());
+        search.extend(Origin::BuiltIn, [program.unwrap_or_else(|| PathBuf::from("hearth"))]);
+        static TOLD: Once = Once::new();
+        TOLD.call_once(|| search.idle().iter().for_each(|why| tracing::warn!("{why}")));
+        search
+    }
+
+    /// What `HEARTH_PLUGIN_PATH` names in vain: a line for each place that is not there, or has no
+    /// plugin.
+    pub fn idle(&self) -> Vec<String> {
+        let named = self.places.iter().filter(|place| place.origin == Origin::Environment);
+        named
+            .filter_map(|place| {
+                let files = libraries(place);
+                let why = if !place.path.exists() {
+                    "it is not there".to_owned()
+                } else if files.is_empty() {
+                    format!("it holds no file called {}*{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX)
+                } else {
+                    // Of several files, one that is a plugin is enough.
+                    let mut refused = None;
+                    for file in files {
+                        refused = Some(inspect(&file).err()?);
+                    }
+                    refused?.to_string()
+                };
+                Some(format!("HEARTH_PLUGIN_PATH names {}, where no plugin is found: {why}", place.path.display()))
+            })
+            .collect()
     }
 
     fn ordered(
@@ -95,7 +171,10 @@ impl Search {
             // In cargo's target folder, `deps` has the latest build; the copy above it may be
             // older.
             let deps = Some(folder.join("deps")).filter(|deps| deps.is_dir());
-            search.extend(Origin::Beside, deps.into_iter().chain([folder.to_owned()]));
+            // An installation: PREFIX/bin/hearth, PREFIX/lib/hearth/plugins.
+            let installed =
+                folder.parent().map(|prefix| prefix.join("lib/hearth/plugins")).filter(|path| path.is_dir());
+            search.extend(Origin::Beside, deps.into_iter().chain([folder.to_owned()]).chain(installed));
         }
         search
     }
@@ -115,19 +194,26 @@ impl Search {
         &self.places
     }
 
-    /// Finds the file of the first plugin of this name. None of its code runs.
+    /// Finds the first plugin of this name. None of its code runs.
     ///
     /// # Errors
     /// When there is none: the message lists the searched places and what is there. A library with
     /// the plugin's file name that cannot be read is an error too: no later one silently replaces
     /// it.
-    pub fn find(&self, name: &str) -> Result<PathBuf, PluginError> {
+    pub fn find(&self, name: &str) -> Result<Found, PluginError> {
         for place in &self.places {
+            if place.origin == Origin::BuiltIn {
+                let linked = BUNDLED.iter().find(|linked| Identity::of(linked.identity).name == name);
+                if let Some(linked) = linked {
+                    return Ok(Found::BuiltIn(linked));
+                }
+                continue;
+            }
             let mut files = libraries(place);
             files.sort_by_key(|file| !named(file, name));
             for file in files {
                 match inspect(&file) {
-                    Ok(identity) if identity.name == name => return Ok(file),
+                    Ok(identity) if identity.name == name => return Ok(Found::File(file)),
                     Ok(_) => {}
                     // The folder of a program may hold any libraries; in other places every error
                     // counts.
@@ -149,7 +235,7 @@ impl Search {
     /// # Errors
     /// As [`Search::find`] and [`load`].
     pub fn load(&self, name: &str) -> Result<Plugin, PluginError> {
-        load(&self.find(name)?)
+        self.find(name)?.load()
     }
 
     /// Lists every library in every place: its identity or why it cannot be loaded, and what hides
@@ -157,6 +243,19 @@ impl Search {
     pub fn list(&self) -> List {
         let mut entries: Vec<Entry> = Vec::new();
         for place in &self.places {
+            let built_in = if place.origin == Origin::BuiltIn { &BUNDLED[..] } else { &[] };
+            for linked in built_in {
+                let identity = Identity::of(linked.identity);
+                let first = entries.iter().find(|entry| entry.name() == Some(&identity.name));
+                let hidden_by = first.and_then(|entry| entry.path.clone());
+                entries.push(Entry {
+                    place: place.clone(),
+                    path: None,
+                    identity: Some(identity),
+                    problem: None,
+                    hidden_by,
+                });
+            }
             for path in libraries(place) {
                 let inspected = inspect(&path);
                 // The folder of a program may hold any libraries.
@@ -172,8 +271,8 @@ impl Search {
                 };
                 let name = identity.as_ref().map(|identity| identity.name.as_str());
                 let first = entries.iter().find(|entry| name.is_some() && entry.name() == name);
-                let hidden_by = first.map(|entry| entry.path.clone());
-                entries.push(Entry { place: place.clone(), path, identity, problem, hidden_by });
+                let hidden_by = first.and_then(|entry| entry.path.clone());
+                entries.push(Entry { place: place.clone(), path: Some(path), identity, problem, hidden_by });
             }
         }
         List { places: self.places.clone(), entries }
@@ -191,6 +290,9 @@ fn named(file: &Path, plugin: &str) -> bool {
 /// The libraries of a place: the file itself, or those in the folder, by name. A given file may
 /// have any name.
 fn libraries(place: &Place) -> Vec<PathBuf> {
+    if place.origin == Origin::BuiltIn {
+        return Vec::new();
+    }
     if !place.path.is_dir() {
         let named = place.origin == Origin::Given || place.path.exists();
         return if named { vec![place.path.clone()] } else { Vec::new() };
@@ -254,7 +356,8 @@ mod tests {
     #[test]
     fn the_order_is_that_of_the_places() {
         let folder = tempfile::tempdir().expect("a folder");
-        let program = folder.path().join("hearth");
+        let bin = folder.path().join("bin");
+        let program = bin.join("hearth");
         let list = env::join_paths(["/env/a", "", "/env/b"]).expect("no colon in them");
         let order = || {
             let user = Some("/user".into());
@@ -267,11 +370,15 @@ mod tests {
             (Origin::Environment, "/env/b".into()),
             (Origin::Recipe, "/recipe".into()),
             (Origin::User, "/user".into()),
-            (Origin::Beside, folder.path().to_owned()),
+            (Origin::Beside, bin.clone()),
         ];
         assert_eq!(order(), expected);
-        std::fs::create_dir(folder.path().join("deps")).expect("a folder");
-        expected.insert(5, (Origin::Beside, folder.path().join("deps")));
+        std::fs::create_dir_all(bin.join("deps")).expect("a folder");
+        expected.insert(5, (Origin::Beside, bin.join("deps")));
+        assert_eq!(order(), expected);
+        let installed = folder.path().join("lib/hearth/plugins");
+        std::fs::create_dir_all(&installed).expect("a folder");
+        expected.push((Origin::Beside, installed));
         assert_eq!(order(), expected);
         assert!(Search::ordered(&[], None, &[], None, None).places().is_empty());
     }

@@ -16,6 +16,8 @@ use abi_stable::sabi_types::VersionStrings;
 use abi_stable::std_types::{RBox, RCowSlice, ROption, RResult, RSlice, RStr, RString, RVec};
 use abi_stable::{StableAbi, sabi_trait};
 
+use crate::identity::Identity;
+
 /// A name and a number, borrowed.
 #[repr(C)]
 #[derive(Clone, Copy, StableAbi)]
@@ -230,6 +232,15 @@ pub struct PluginRoot {
     /// Makes a handler from options in TOML text.
     #[sabi(last_prefix_field)]
     pub create: extern "C" fn(RStr<'_>) -> RResult<AbiHandlerBox, AbiFault>,
+}
+
+/// A plugin that a program links, as [`export_plugin!`](crate::export_plugin!) leaves it in its crate.
+#[derive(Clone, Copy)]
+pub struct Linked {
+    /// The identity that its library has, too.
+    pub identity: &'static Identity,
+    /// Its functions.
+    pub root: fn() -> PluginRoot_Ref,
 }
 
 impl RootModule for PluginRoot_Ref {

@@ -8,9 +8,10 @@ use abi_stable::std_types::{RResult, RStr, RString, RVec};
 use hearth_engine::{Handler, HandlerError};
 use hearth_registry::Fault;
 
-use crate::abi::{AbiFault, AbiHandlerBox, AbiOption, PluginRoot, PluginRoot_Ref};
+use crate::abi::{AbiFault, AbiHandlerBox, AbiOption, Linked, PluginRoot, PluginRoot_Ref};
 use crate::guard::guard;
 use crate::guest::send_handler;
+use crate::identity::Identity;
 use crate::options::{OptionInfo, PluginOptions};
 use crate::view;
 
@@ -20,7 +21,8 @@ use crate::view;
 /// The function returns a handler, or a `Result` of one; an error that is a [`Fault`] names the
 /// option. The version and the description come from `Cargo.toml`. Call it once, at the root of a
 /// crate whose `crate-type` is `["cdylib", "rlib"]`. Several plugin crates can be linked into one
-/// program as well: the symbols end in the crate's name.
+/// program as well: the symbols end in the crate's name, and each crate has a `PLUGIN`, which a host
+/// uses without a file ([`Linked`](crate::abi::Linked)).
 ///
 /// ```
 /// # use hearth_plugin::{Context, Event, Handler, HandlerError, NoOptions, When};
@@ -36,7 +38,8 @@ use crate::view;
 #[macro_export]
 macro_rules! export_plugin {
     ($name:expr, $Options:ty, $new:expr $(,)?) => {
-        const _: () = {
+        #[doc(hidden)]
+        pub static PLUGIN: $crate::abi::Linked = {
             struct Exported;
 
             impl $crate::__private::Plugin for Exported {
@@ -65,6 +68,8 @@ macro_rules! export_plugin {
 
             #[unsafe(export_name = ::core::concat!("hearth_plugin_root__", ::core::module_path!()))]
             pub static ROOT: $crate::__private::LibHeader = $crate::__private::header::<Exported>();
+
+            $crate::__private::linked::<Exported>(&IDENTITY)
         };
     };
 }
@@ -121,6 +126,11 @@ pub const fn header<P: Plugin>() -> LibHeader {
     // SAFETY: `root::<P>` returns a `PluginRoot_Ref` made by `root_module`, whose type is the one
     // named here.
     unsafe { LibHeader::from_constructor::<PluginRoot_Ref>(root::<P>, CheckTypeLayout::Yes) }
+}
+
+/// The plugin for a program that links it.
+pub const fn linked<P: Plugin>(identity: &'static Identity) -> Linked {
+    Linked { identity, root: Root::<P>::module }
 }
 
 extern "C" fn root<P: Plugin>() -> RootModuleResult {

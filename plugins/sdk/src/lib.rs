@@ -70,6 +70,8 @@
 //! be Unicode. Threads that a handler starts must not keep its context.
 
 pub mod abi;
+#[cfg(feature = "described")]
+mod described;
 mod export;
 mod guard;
 mod guest;
@@ -78,19 +80,21 @@ mod options;
 pub mod testkit;
 mod view;
 
+#[cfg(feature = "described")]
+pub use described::Described;
 pub use hearth_engine::{
     Accept, Better, CheckpointRequest, Combine, Context, Counter, DType, Event, Filter, Handler, HandlerError, Host,
     HostError, HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, OnError, Pass, Ranks, Scalar, State,
     When, WhenError,
 };
 pub use hearth_registry::{Fault, nearest};
-pub use options::{Described, NoOptions, OptionInfo, PluginOptions};
+pub use options::{NoOptions, OptionInfo, PluginOptions};
 pub use toml;
 
 /// For the macros of this crate and for hosts; plugin authors do not use it.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::export::{Always, IntoHandler, Perhaps, Plugin, build, header};
+    pub use crate::export::{Always, IntoHandler, Perhaps, Plugin, build, header, linked};
     pub use crate::guard::message_of;
     pub use crate::options::{Given, describe};
     pub use crate::view::*;

@@ -3,8 +3,7 @@
 
 use std::fmt;
 
-use hearth_registry::schemars::JsonSchema;
-use hearth_registry::{Fault, Node, Origin, Parameter, nearest};
+use hearth_registry::{Fault, Node, Origin, nearest};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -170,32 +169,8 @@ fn kind_of(ty: &str) -> String {
     .to_owned()
 }
 
-/// Options of a type that `serde` reads and `schemars` describes, such as those of an existing
-/// handler: `export_plugin!("validation", Described<ValidationOptions>, |options|
-/// ValidationHandler::new(options.0))`.
-#[derive(Clone, Debug)]
-pub struct Described<T>(pub T);
-
-impl<T: DeserializeOwned + JsonSchema> PluginOptions for Described<T> {
-    fn list() -> Vec<OptionInfo> {
-        let known = hearth_registry::parameters(&hearth_registry::schemars::schema_for!(T), &[]);
-        let option = |Parameter { name, kind, default, required, doc }: Parameter| OptionInfo {
-            name,
-            kind,
-            default,
-            required,
-            help: doc.replace('\n', " "),
-        };
-        known.into_iter().map(option).collect()
-    }
-
-    fn from_table(table: Table) -> Result<Self, Fault> {
-        hearth_registry::read(&node(Value::Table(table))).map(Self)
-    }
-}
-
 /// A value of a table without a position in a file.
-fn node(value: Value) -> Node {
+pub(crate) fn node(value: Value) -> Node {
     Node::from_toml(value, &Origin::Unknown)
 }
 
@@ -299,32 +274,5 @@ mod tests {
         let none = NoOptions::from_toml("a = 1").expect_err("no options");
         assert_eq!(none.text(), "unknown option `a`; this plugin has no options");
         assert!(Sample::from_toml("= 3").is_err());
-    }
-
-    /// Options of an existing handler.
-    #[derive(Debug, Deserialize, JsonSchema)]
-    #[serde(crate = "serde", default, deny_unknown_fields)]
-    #[schemars(crate = "hearth_registry::schemars")]
-    struct Elsewhere {
-        /// Every so many
-        /// epochs.
-        every: u64,
-    }
-
-    impl Default for Elsewhere {
-        fn default() -> Self {
-            Self { every: 3 }
-        }
-    }
-
-    #[test]
-    fn options_of_a_type_that_describes_itself() {
-        let list = Described::<Elsewhere>::list();
-        let [OptionInfo { name, kind, default, required, help }] = &list[..] else { panic!("{list:?}") };
-        assert_eq!((name.as_str(), kind.as_str(), help.as_str()), ("every", "whole number", "Every so many epochs."));
-        assert_eq!((default.as_deref(), *required), (Some("3"), false));
-        assert_eq!(Described::<Elsewhere>::from_toml("").expect("a default").0.every, 3);
-        let fault = Described::<Elsewhere>::from_toml("evry = 1").expect_err("unknown");
-        assert_eq!((fault.path.as_str(), fault.suggestion.as_deref()), ("evry", Some("every")), "{fault}");
     }
 }

@@ -250,7 +250,8 @@ pub fn name_kind(number: u8) -> Option<NamesOf> {
 
 /// The level of this number; an unknown one is a warning.
 pub fn level(number: u8) -> Level {
-    [Level::Debug, Level::Info, Level::Error].into_iter().find(|known| *known as u8 == number).unwrap_or(Level::Warn)
+    let known = [Level::Debug, Level::Info, Level::Notice, Level::Error];
+    known.into_iter().find(|known| *known as u8 == number).unwrap_or(Level::Warn)
 }
 
 /// Text that crosses.

@@ -31,6 +31,12 @@ fn names(interface: Interface) -> &'static [&'static str] {
     }
 }
 
+/// Every name under which an MPI library is looked for, with the interface that it has.
+pub fn library_names() -> impl Iterator<Item = (Interface, &'static str)> {
+    let every = [Interface::OpenMpi, Interface::Mpich, Interface::Standard];
+    every.into_iter().flat_map(|interface| names(interface).iter().map(move |name| (interface, *name)))
+}
+
 /// Which libraries to try, in order: first that of the launcher. SLURM and others start ranks of any
 /// MPI; there, the interface that ranks have to their launcher says which is likely.
 pub(super) fn order(launcher: Option<Launcher>, has_pmix: bool) -> [Interface; 3] {

@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 pub use abi::Interface;
 pub use error::MpiError;
+pub use library::library_names;
 
 use self::abi::{Constants, Handle};
 use self::calls::{Failed, Mpi};

@@ -33,6 +33,7 @@ mod init;
 mod listens;
 pub mod metric;
 mod output;
+mod plugin_sets;
 pub mod post;
 mod schema;
 mod tta;
@@ -44,6 +45,7 @@ pub use init::Init;
 pub use listens::Listens;
 pub use metric::Metric;
 pub use output::{Output, TaskEntry};
+pub use plugin_sets::list_for_sets;
 pub use schema::{Data, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation};
 pub use tta::Tta;
 

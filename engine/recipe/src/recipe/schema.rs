@@ -264,7 +264,7 @@ pub struct PluginEntry {
 
 impl PluginEntry {
     /// The plugins of a run unless its recipe says otherwise.
-    fn usual() -> Vec<Self> {
+    pub(super) fn usual() -> Vec<Self> {
         ["validation", "stats", "checkpoint"]
             .map(|name| Self { name: name.into(), engine: Listens::Train, path: None, options: toml::Table::new() })
             .to_vec()

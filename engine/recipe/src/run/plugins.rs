@@ -1,4 +1,5 @@
-//! The recipe's plugins, found and loaded from disk. There is no linked fallback.
+//! The recipe's plugins, found and loaded: from files, or where there is none the copies of the bundled
+//! ones that the host links.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -100,15 +100,15 @@ fn another_abi_is_refused_in_four_lines_before_it_runs() {
     // The library would end this process if it were opened.
     let lines = four_lines(&fixture("other_abi"));
     assert!(lines[0].ends_with("cannot be loaded: its SDK has another binary interface"), "{lines:?}");
-    assert!(lines[3].contains("cargo update -p hearth-plugin && "), "{lines:?}");
+    assert!(lines[3].contains("hearth plugin update && cargo build "), "{lines:?}");
     // The same with other fields of the record changed in the file.
     let bytes = std::fs::read(fixture("other_abi")).expect("the fixture can be read");
     let record = bytes.windows(16).position(|window| window == MAGIC).expect("an identity");
     let folder = tempfile::tempdir().expect("a folder");
     for (at, with, why, command) in [
-        (offset_of!(Identity, sdk), &b"0.3.9"[..], "its SDK is of the 0.3 line", "cargo add hearth-plugin@0.1."),
-        (offset_of!(Identity, loader), &[9], "its SDK has another loader version", "cargo update -p hearth-plugin"),
-        (offset_of!(Identity, target), &b"sparc"[..], "it was built for sparc", "cargo add hearth-plugin@0.1."),
+        (offset_of!(Identity, sdk), &b"0.3.9"[..], "its SDK is of the 0.3 line", "hearth plugin update && "),
+        (offset_of!(Identity, loader), &[9], "its SDK has another loader version", "hearth plugin update && "),
+        (offset_of!(Identity, target), &b"sparc"[..], "it was built for sparc", "hearth plugin update && "),
     ] {
         let mut bytes = bytes.clone();
         bytes[record + at..][..with.len()].copy_from_slice(with);

@@ -4,6 +4,7 @@ mod bundled;
 mod cost;
 mod loading;
 mod profiler;
+mod refused;
 mod running;
 mod scaffolded;
 mod searching;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hearth_plugin_host::{Origin, PluginError, Search};
+use hearth_plugin_host::{Entry, Found, Info, Origin, PluginError, Search, check_linked, load};
 
 use crate::{bundled, fixture, here};
 
@@ -18,11 +18,16 @@ fn copy(from: &Path, folder: &Path) -> PathBuf {
 fn the_bundled_are_beside_the_program() {
     let search = Search::standard(&[], &[]);
     for name in ["checkpoint", "stats", "validation", "nvtx", "ensemble"] {
-        assert_eq!(search.find(name).expect("it is beside this program"), bundled(name));
+        assert_eq!(search.find(name).expect("it is beside this program").file(), Some(&*bundled(name)));
         assert_eq!(search.load(name).expect("it loads").identity().name, name);
     }
     let list = search.list();
-    assert!(list.entries.iter().filter(|entry| entry.path.parent() == Some(&*here())).count() >= 5, "{list}");
+    let beside = |entry: &&Entry| entry.path.as_deref().and_then(Path::parent) == Some(&*here());
+    assert!(list.entries.iter().filter(beside).count() >= 5, "{list}");
+    for entry in &list.entries[list.entries.len() - 5..] {
+        assert_eq!((entry.place.origin, &entry.path), (Origin::BuiltIn, &None));
+        assert_eq!(entry.hidden_by, entry.name().map(bundled), "a file of the name takes precedence");
+    }
 }
 
 #[test]
@@ -34,7 +39,7 @@ fn the_first_place_hides_the_others() {
         .with(Origin::Environment, folder.path().join("not there"))
         .with(Origin::Recipe, folder.path().join("mine"))
         .with(Origin::User, folder.path().join("theirs"));
-    assert_eq!(search.find("stats").expect("twice there"), mine);
+    assert_eq!(search.find("stats").expect("twice there").file(), Some(&*mine));
     let list = search.list();
     let hidden = list.entries.iter().map(|entry| entry.hidden_by.clone()).collect::<Vec<_>>();
     assert_eq!(hidden, [None, Some(mine.clone())]);
@@ -52,8 +57,8 @@ fn a_given_file_is_found_by_the_name_it_says() {
     let odd = folder.path().join("odd_name.bin");
     fs::copy(fixture("good"), &odd).expect("a copy");
     let search = Search::empty().with(Origin::Given, &odd).with(Origin::Beside, here());
-    assert_eq!(search.find("good").expect("the given one"), odd);
-    assert_eq!(search.find("stats").expect("the bundled one"), bundled("stats"));
+    assert_eq!(search.find("good").expect("the given one").file(), Some(&*odd));
+    assert_eq!(search.find("stats").expect("the bundled one").file(), Some(&*bundled("stats")));
     let missing = Search::empty().with(Origin::Given, folder.path().join("gone.so")).with(Origin::Beside, here());
     assert!(matches!(missing.find("stats"), Err(PluginError::File { .. })), "what was given has to be there");
 }
@@ -70,7 +75,63 @@ fn a_name_that_is_not_found_says_where_and_what() {
         folder.path().display()
     );
     assert_eq!(text, expected);
-    assert!(Search::empty().find("stats").is_err(), "nothing falls back to the copy linked into this program");
+    assert!(Search::empty().find("stats").is_err(), "only a place that is searched has plugins");
+}
+
+#[test]
+fn the_program_alone_has_the_bundled_and_yields_to_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let built_in = |search: Search| search.with(Origin::BuiltIn, "/opt/hearth");
+    let alone = built_in(Search::empty());
+    for name in ["checkpoint", "stats", "validation", "nvtx", "ensemble"] {
+        assert!(matches!(alone.find(name), Ok(Found::BuiltIn(_))), "{name}");
+        let plugin = alone.load(name).expect("it is linked");
+        let from_file = load(&bundled(name)).expect("its library");
+        assert_eq!((plugin.path(), plugin.identity()), (None, from_file.identity()));
+        assert_eq!(plugin.options(), from_file.options());
+        let Ok(Found::BuiltIn(linked)) = alone.find(name) else { panic!("{name}") };
+        assert!(check_linked(linked).ok, "{}", check_linked(linked));
+    }
+    let info = Info::of(&alone.load("stats").expect("it is linked")).to_string();
+    assert!(info.contains("\n  file      none: it is built into this program\n"), "{info}");
+    let list = alone.list();
+    assert_eq!(list.entries.len(), 5, "{list}");
+    assert!(list.to_string().contains("\n    /opt/hearth (built in)\n"), "{list}");
+    assert!(list.to_string().ends_with("/opt/hearth: checkpoint, ensemble, nvtx, stats, validation"), "{list}");
+    assert!(matches!(alone.find("stat"), Err(PluginError::NotFound { .. })));
+
+    let file = copy(&bundled("stats"), folder.path());
+    let search = built_in(Search::empty().with(Origin::User, folder.path()));
+    assert_eq!(search.find("stats").expect("the file").file(), Some(&*file));
+    let hidden = search.list().entries.into_iter().filter_map(|entry| entry.hidden_by).collect::<Vec<_>>();
+    assert_eq!(hidden, [file.clone()]);
+    fs::write(&file, b"\x7fELF").expect("it can be cut");
+    let text = search.find("stats").expect_err("a damaged file is not passed by").to_string();
+    assert!(text.contains("truncated"), "{text}");
+}
+
+#[test]
+fn what_the_variable_names_in_vain_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (empty, note) = (folder.path().join("empty"), folder.path().join("note.txt"));
+    fs::create_dir(&empty).expect("a folder");
+    fs::write(&note, "a note").expect("a file");
+    copy(&fixture("no_symbols"), &folder.path().join("none"));
+    copy(&fixture("no_symbols"), &folder.path().join("mixed"));
+    copy(&bundled("stats"), &folder.path().join("mixed"));
+    let idle = |path: PathBuf| Search::empty().with(Origin::Environment, path).idle();
+    let cases =
+        [("gone", "it is not there"), ("empty", "it holds no file called"), ("note.txt", "starts with the bytes")];
+    for (name, why) in cases.into_iter().chain([("none", "not a Hearth plugin")]) {
+        let path = folder.path().join(name);
+        let told = idle(path.clone());
+        let [line] = &told[..] else { panic!("{name}: {told:?}") };
+        assert!(line.starts_with(&format!("HEARTH_PLUGIN_PATH names {}, ", path.display())), "{line}");
+        assert!(line.contains(why), "{line}");
+    }
+    assert_eq!(idle(folder.path().join("mixed")), [""; 0]);
+    assert_eq!(idle(bundled("stats")), [""; 0]);
+    assert_eq!(Search::empty().with(Origin::User, "/no/such/folder").idle(), [""; 0], "only what was named by hand");
 }
 
 #[test]

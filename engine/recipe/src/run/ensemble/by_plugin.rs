@@ -57,7 +57,8 @@ impl ByPlugin {
         let mut merger = self.merger.lock().unwrap_or_else(PoisonError::into_inner);
         let merged = merger.merge(image, members, self.spatial_dims).map_err(RecipeError::from_error)?;
         if Some(merged.dims()) != shape {
-            let (found, path) = (merged.dims(), self.plugin.path().display());
+            let found = merged.dims();
+            let path = self.plugin.path().map_or_else(|| format!("`{NAME}`"), |path| path.display().to_string());
             let expected = shape.unwrap_or_default();
             return Err(RecipeError::new(format!(
                 "the plugin {path} merged predictions of shape {expected:?} into one of shape {found:?}; it must keep it"

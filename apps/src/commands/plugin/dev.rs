@@ -1,0 +1,156 @@
+//! `hearth plugin dev`: builds a plugin's crate and runs a command with it, again after each change.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use crate::error::{Failure, Outcome};
+use crate::note;
+
+/// Arguments of `hearth plugin dev`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The folder of the plugin's crate
+    #[arg(default_value = ".", value_name = "DIR")]
+    folder: PathBuf,
+    /// Build and run once, and end with the exit code of the run
+    #[arg(long)]
+    once: bool,
+    /// The command of hearth that is run with the plugin: `-- train RECIPE --data DIR --out runs/{n}`, where
+    /// {n} is the number of the run; by default `plugin check`
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// How often files are looked at.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Builds and runs until it is stopped by Ctrl-C.
+pub fn run(args: &Args) -> Outcome {
+    let manifest = args.folder.join("Cargo.toml");
+    if !manifest.is_file() {
+        let what = format!("{}: there is no such file", manifest.display());
+        return Err(Failure::new(format!("{what}; `hearth plugin new NAME` writes the crate of a plugin")));
+    }
+    let mut number = 0;
+    loop {
+        let state = state(&args.folder);
+        let built = build(&args.folder);
+        let mut child = match built {
+            Ok(library) => {
+                number += 1;
+                Some(start(args, &library, number)?)
+            }
+            // Cargo has said why.
+            Err(failure) if args.once => return Err(failure),
+            Err(failure) => {
+                note!("{}", failure.line());
+                None
+            }
+        };
+        if args.once {
+            let status = child.as_mut().map(Child::wait).transpose()?;
+            return match status.and_then(|status| status.code()) {
+                Some(0) => Ok(()),
+                code => Err(Failure::new(format!("the command ended with {code:?}").replace("Some", "exit code "))),
+            };
+        }
+        watch(&args.folder, &state, child.as_mut())?;
+        note!("changed: building again");
+        if let Some(child) = &mut child {
+            // It may have ended just now.
+            let _ = child.kill();
+            child.wait()?;
+        }
+    }
+}
+
+/// Runs Cargo; returns the library that it says it has made.
+fn build(folder: &Path) -> Outcome<PathBuf> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["build", "--release", "--lib", "--message-format=json-render-diagnostics"];
+    let mut child = Command::new(&program)
+        .args(arguments)
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| Failure::new(format!("{} cannot be started: {error}", Path::new(&program).display())))?;
+    let mut made = None;
+    let output = child.stdout.take().map(BufReader::new);
+    for line in output.into_iter().flat_map(BufRead::lines) {
+        made = library_in(&line?).or(made);
+    }
+    match (child.wait()?.success(), made) {
+        (true, Some(library)) => Ok(library),
+        (true, None) => Err(Failure::new("the crate has no library of `crate-type = [\"cdylib\"]`")),
+        (false, _) => Err(Failure::new(format!("{} is not built", folder.display()))),
+    }
+}
+
+/// The shared library that one of Cargo's messages is about.
+fn library_in(message: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let is_library = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "cdylib");
+    let files = message["filenames"].as_array().filter(|_| is_library)?;
+    let suffix = std::env::consts::DLL_SUFFIX;
+    files.iter().filter_map(serde_json::Value::as_str).find(|file| file.ends_with(suffix)).map(PathBuf::from)
+}
+
+fn start(args: &Args, library: &Path, number: usize) -> Outcome<Child> {
+    let mut arguments: Vec<OsString> =
+        args.command.iter().map(|word| word.replace("{n}", &number.to_string()).into()).collect();
+    if arguments.is_empty() {
+        arguments.extend(["plugin", "check"].map(OsString::from));
+    } else {
+        arguments.push("--plugin".into());
+    }
+    arguments.push(library.into());
+    let shown: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+    note!("hearth {}", shown.join(" "));
+    Ok(Command::new(std::env::current_exe()?).args(arguments).spawn()?)
+}
+
+/// The files of a crate that its build reads, with their times and sizes.
+fn state(folder: &Path) -> Vec<(PathBuf, Option<SystemTime>, u64)> {
+    let mut files = Vec::new();
+    gather(folder, &mut files);
+    files.sort();
+    files
+}
+
+fn gather(folder: &Path, files: &mut Vec<(PathBuf, Option<SystemTime>, u64)>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        let Ok(about) = entry.metadata() else { continue };
+        if about.is_dir() {
+            let skipped =
+                name.to_string_lossy().starts_with('.') || ["target", "vendor"].iter().any(|dir| name == *dir);
+            if !skipped {
+                gather(&path, files);
+            }
+        } else if ["rs", "toml"].iter().any(|end| path.extension().is_some_and(|found| found == *end)) {
+            files.push((path, about.modified().ok(), about.len()));
+        }
+    }
+}
+
+/// Waits for a change, and says once how the run ends.
+fn watch(folder: &Path, before: &[(PathBuf, Option<SystemTime>, u64)], mut child: Option<&mut Child>) -> Outcome {
+    loop {
+        if let Some(running) = &mut child
+            && let Some(status) = running.try_wait()?
+        {
+            note!("ended with {status}; waiting for a change in {}", folder.display());
+            child = None;
+        }
+        if state(folder) != before {
+            return Ok(());
+        }
+        sleep(EVERY);
+    }
+}

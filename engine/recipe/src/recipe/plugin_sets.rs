@@ -1,0 +1,101 @@
+//! `--set plugins.NAME.KEY=VALUE` for plugins that the recipe does not write out.
+
+use std::path::{Path, PathBuf};
+
+use hearth_plugin_host::inspect;
+
+use super::{Document, Fault, PluginEntry, Recipe};
+
+/// What an entry of `plugins` has beside its options.
+const KEYS: [&str; 4] = ["name", "engine", "path", "options"];
+
+/// Lists in the document what the assignments mean: a plugin that every run has unless its recipe
+/// says otherwise, and one whose library `--plugin` gives.
+///
+/// # Errors
+/// When the recipe's own list cannot be changed.
+pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]) -> Result<(), Fault> {
+    for (name, key) in sets.iter().filter_map(|set| meant(set)) {
+        if document.find("plugins").items().is_empty() && document.root().get("plugins").is_none() {
+            // The task decides which these are; a recipe that `--set` completes is not read yet.
+            let usual = Recipe::read(document).map_or_else(|_| PluginEntry::usual(), |recipe| recipe.plugins);
+            let entries = usual.into_iter().map(|entry| entry_of(&entry.name, None)).collect();
+            document.set_option("--set", "plugins", &toml::Value::Array(entries).to_string())?;
+        }
+        let listed = document.find("plugins").items().iter().find(|entry| entry.text("name") == Some(name));
+        match listed {
+            Some(entry) if entry.get("options").is_none() && !KEYS.contains(&key) => {
+                document.set_option("--set", &format!("plugins.{name}.options"), "{}")?;
+            }
+            Some(_) => {}
+            None => {
+                let is_it = |path: &&PathBuf| path.is_file() && inspect(path).is_ok_and(|found| found.name == name);
+                // A name that nobody has is an error of the assignment itself.
+                let Some(path) = given.iter().find(is_it) else { continue };
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                let mut entries: Vec<toml::Value> =
+                    document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
+                entries.push(entry_of(name, Some(&path)));
+                let option = format!("--plugin {}", path.display());
+                document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The plugin's name and the first key after it, of `plugins.NAME.KEY=VALUE`.
+fn meant(set: &str) -> Option<(&str, &str)> {
+    let (key, _) = set.split_once('=')?;
+    let mut parts = key.trim().split('.');
+    let (list, name, key) = (parts.next()?, parts.next()?, parts.next()?);
+    (list == "plugins" && name.parse::<usize>().is_err()).then_some((name, key))
+}
+
+fn entry_of(name: &str, path: Option<&Path>) -> toml::Value {
+    let mut entry = toml::Table::from_iter([("name".to_owned(), name.into())]);
+    if let Some(path) = path {
+        entry.insert("path".into(), path.to_string_lossy().into_owned().into());
+    }
+    entry.insert("options".into(), toml::Value::Table(toml::Table::new()));
+    entry.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(text: &str, sets: &[&str]) -> Result<Document, Fault> {
+        let mut document = Document::parse("recipe.toml", text)?;
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        list_for_sets(&mut document, &sets, &[])?;
+        sets.iter().try_for_each(|set| document.set(set))?;
+        Ok(document)
+    }
+
+    #[test]
+    fn plugins_that_every_run_has_take_options() {
+        let document = set("", &["plugins.stats.every_iterations=5", "plugins.checkpoint.keep_last=1"]).unwrap();
+        let names: Vec<_> = document.find("plugins").items().iter().filter_map(|entry| entry.text("name")).collect();
+        assert_eq!(names, ["validation", "stats", "checkpoint"]);
+        let options = |index: usize| document.find(&format!("plugins.{index}.options")).to_toml().to_string();
+        assert_eq!(options(1), "{ every_iterations = 5 }");
+        assert_eq!(options(2), "{ keep_last = 1 }");
+    }
+
+    #[test]
+    fn an_entry_without_options_takes_them_and_keeps_its_keys() {
+        let text = "[[plugins]]\nname = \"stats\"\n[[plugins]]\nname = \"nvtx\"\n";
+        let document = set(text, &["plugins.stats.every_epochs=2", "plugins.nvtx.engine=\"validation\""]).unwrap();
+        assert_eq!(document.find("plugins.0.options").to_toml().to_string(), "{ every_epochs = 2 }");
+        assert!(document.find("plugins.1").get("options").is_none());
+        assert_eq!(document.find("plugins.1").text("engine"), Some("validation"));
+    }
+
+    #[test]
+    fn a_name_that_nobody_has_is_an_error() {
+        let text = "[[plugins]]\nname = \"stats\"\n";
+        let fault = set(text, &["plugins.stat.every_epochs=2"]).unwrap_err();
+        assert!(fault.to_string().contains("stats"), "{fault}");
+    }
+}

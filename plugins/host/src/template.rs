@@ -1,0 +1,108 @@
+//! What `hearth plugin new --template` starts from: [`Template`].
+
+use std::fmt;
+
+/// A plugin that is useful as it is, and short enough to be changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Template {
+    /// Shows a line at the end of an epoch.
+    #[default]
+    Handler,
+    /// Writes a run's numbers for Prometheus.
+    MetricExporter,
+    /// Ends a run that gets no better.
+    EarlyStop,
+    /// Posts a message at the end of a run.
+    Webhook,
+    /// Draws image, label and prediction.
+    Visualiser,
+    /// Merges predictions by their median.
+    EnsembleCombiner,
+}
+
+/// The texts of a template, before names are filled in.
+pub(crate) struct Texts {
+    pub description: &'static str,
+    pub source: &'static str,
+    pub test: &'static str,
+    /// Lines at the end of its README.
+    pub more: &'static str,
+}
+
+macro_rules! texts {
+    ($name:literal, $description:literal, $more:literal) => {
+        Texts {
+            description: $description,
+            source: include_str!(concat!("../template/", $name, ".rs.in")),
+            test: include_str!(concat!("../template/", $name, "_test.rs.in")),
+            more: $more,
+        }
+    };
+}
+
+impl Template {
+    /// All of them.
+    pub const ALL: [Template; 6] = [
+        Template::Handler,
+        Template::MetricExporter,
+        Template::EarlyStop,
+        Template::Webhook,
+        Template::Visualiser,
+        Template::EnsembleCombiner,
+    ];
+
+    /// Its name on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Template::Handler => "handler",
+            Template::MetricExporter => "metric-exporter",
+            Template::EarlyStop => "early-stop",
+            Template::Webhook => "webhook",
+            Template::Visualiser => "visualiser",
+            Template::EnsembleCombiner => "ensemble-combiner",
+        }
+    }
+
+    /// What a plugin that is made of it does, in one line.
+    pub fn description(self) -> &'static str {
+        self.texts().description
+    }
+
+    pub(crate) fn texts(self) -> Texts {
+        match self {
+            Template::Handler => texts!("handler", "shows a line at the end of an epoch", ""),
+            Template::MetricExporter => texts!(
+                "metric_exporter",
+                "writes the numbers of a run for Prometheus",
+                "\nPoint `node_exporter --collector.textfile.directory` at the folder of the option `file`.\n"
+            ),
+            Template::EarlyStop => texts!(
+                "early_stop",
+                "ends a run that gets no better",
+                "\nIt comes after `validation` in the recipe, and its count is part of checkpoints.\n"
+            ),
+            Template::Webhook => texts!(
+                "webhook",
+                "posts a message when a run is done or has failed",
+                "\nIt posts with `curl`; the address is an option, and keeps out of the list of processes.\n"
+            ),
+            Template::Visualiser => texts!(
+                "visualiser",
+                "draws image, label and prediction side by side",
+                "\nPGM files open in most viewers; `convert NAME.pgm NAME.png` makes others of them.\n"
+            ),
+            Template::EnsembleCombiner => texts!(
+                "ensemble_combiner",
+                "merges predictions of several networks by their median",
+                "\n`hearth ensemble` and `hearth evaluate` of several runs use the first plugin called `ensemble` that they \
+                 find:\n`hearth plugin new ensemble --template ensemble-combiner` takes the place of the bundled one.\n"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}

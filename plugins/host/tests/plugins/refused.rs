@@ -1,0 +1,32 @@
+//! A plugin that can be loaded, and that no engine takes: `check` says so.
+
+use hearth_plugin::{Context, Event, Handler, HandlerError, NoOptions, When, export_plugin};
+use hearth_plugin_host::check_linked;
+
+struct Counts;
+
+impl Handler for Counts {
+    fn name(&self) -> &str {
+        "counts"
+    }
+
+    fn subscriptions(&self) -> Vec<When> {
+        // The end of a run has no counter that a filter could compare with.
+        vec![Event::Completed.every(2)]
+    }
+
+    fn handle(&mut self, _: Event, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        Ok(())
+    }
+}
+
+export_plugin!("counts", NoOptions, |_| Counts);
+
+#[test]
+fn what_an_engine_refuses_is_refused_by_check() {
+    let report = check_linked(&PLUGIN);
+    assert!(!report.ok && report.info.is_some(), "{report}");
+    let problem = report.problem.expect("a reason");
+    assert!(problem.starts_with("plugin `counts` can be loaded, but no engine takes its handler: "), "{problem}");
+    assert!(problem.contains("completed") && problem.contains("counter"), "{problem}");
+}

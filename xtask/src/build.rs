@@ -1,0 +1,111 @@
+//! The build of the program, and what a release knows of itself.
+
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::ValueEnum;
+use toml::Table;
+
+use crate::{Outcome, output_of, root};
+
+/// The features of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Features {
+    /// The processor alone
+    Cpu,
+    /// AMD's, Intel's and NVIDIA's GPUs through Vulkan
+    Vulkan,
+    /// NVIDIA's GPUs
+    Cuda,
+    /// AMD's GPUs
+    Rocm,
+}
+
+impl Features {
+    /// Cargo's feature of the crate `hearth-apps`, beside its default ones.
+    pub fn feature(self) -> Option<&'static str> {
+        match self {
+            Features::Cpu => None,
+            Features::Vulkan => Some("vulkan"),
+            Features::Cuda => Some("cuda"),
+            Features::Rocm => Some("rocm"),
+        }
+    }
+}
+
+impl fmt::Display for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.feature().unwrap_or("cpu"))
+    }
+}
+
+/// What is the same for all results of a commit.
+#[derive(Clone, Debug)]
+pub struct Release {
+    pub version: String,
+    pub target: String,
+    /// The commit, with a mark where files were changed since.
+    pub commit: String,
+    /// Seconds since 1970: `SOURCE_DATE_EPOCH`, or the time of the commit. Every file has it.
+    pub time: u64,
+}
+
+impl Release {
+    /// Of this repository as it is.
+    pub fn read() -> Outcome<Self> {
+        let manifest: Table = std::fs::read_to_string(root().join("Cargo.toml"))?.parse()?;
+        let version =
+            manifest["workspace"]["package"]["version"].as_str().ok_or("Cargo.toml has no version")?.to_owned();
+        let rustc = output_of(Command::new("rustc").arg("-vV"))?;
+        let target =
+            rustc.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc tells no host")?.to_owned();
+        let git = |arguments: &[&str]| output_of(Command::new("git").args(arguments).current_dir(root()));
+        let time = match env::var("SOURCE_DATE_EPOCH") {
+            Ok(time) => time.parse().map_err(|_| format!("SOURCE_DATE_EPOCH={time} is no number of seconds"))?,
+            Err(_) => git(&["log", "-1", "--format=%ct"])?.trim().parse()?,
+        };
+        let mut commit = git(&["rev-parse", "--short=12", "HEAD"])?.trim().to_owned();
+        if !git(&["status", "--porcelain", "--untracked-files=no"])?.trim().is_empty() {
+            commit += " with changes";
+        }
+        Ok(Self { version, target, commit, time })
+    }
+}
+
+/// Where Cargo puts what it builds.
+fn target_folder() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The folder of the program and its plugins.
+pub fn folder(glibc: Option<&str>, release: &Release) -> Outcome<PathBuf> {
+    let folder = match glibc {
+        Some(_) => target_folder().join(&release.target).join("release"),
+        None => target_folder().join("release"),
+    };
+    match folder.join("hearth").is_file() {
+        true => Ok(folder),
+        false => Err(format!("{} has no program: leave out --no-build", folder.display()).into()),
+    }
+}
+
+/// Builds the program; with a glibc by `cargo zigbuild`, whose linker knows the symbols of old ones.
+pub fn build(features: Features, glibc: Option<&str>, release: &Release) -> Outcome {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    match glibc {
+        Some(version) => command.arg("zigbuild").arg("--target").arg(format!("{}.{version}", release.target)),
+        None => command.arg("build"),
+    };
+    command.args(["--release", "--locked", "--package", "hearth-apps"]);
+    if let Some(feature) = features.feature() {
+        command.arg("--features").arg(format!("hearth-apps/{feature}"));
+    }
+    let status = command.current_dir(root()).env("HEARTH_COMMIT", &release.commit).status()?;
+    match (status.success(), glibc) {
+        (true, _) => Ok(()),
+        (false, Some(_)) => Err("the build fails; `pip install cargo-zigbuild` brings `cargo zigbuild` and Zig".into()),
+        (false, None) => Err("the build fails".into()),
+    }
+}

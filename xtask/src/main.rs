@@ -1,0 +1,115 @@
+//! `cargo xtask dist`: the archive, the Debian package and the wheel of the program, from one build.
+
+mod archive;
+mod build;
+mod crates;
+mod deb;
+mod glibc;
+mod licences;
+mod sbom;
+mod stage;
+mod wheel;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+
+use crate::build::Features;
+use crate::stage::Stage;
+
+/// What the tasks return.
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+/// Tasks of this repository that Cargo has no command for.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+enum Task {
+    /// Make what users install: an archive, a Debian package, a wheel, their checksums
+    Dist(Dist),
+}
+
+#[derive(Debug, clap::Args)]
+struct Dist {
+    /// What the program computes on
+    #[arg(long, value_enum, default_value_t = Features::Cpu)]
+    features: Features,
+    /// The folder of the results
+    #[arg(long, value_name = "DIR", default_value = "target/dist")]
+    out: PathBuf,
+    /// Take the program as it was built before, with the same features
+    #[arg(long)]
+    no_build: bool,
+    /// The oldest glibc that it must run with, as in 2.28: builds with `cargo zigbuild`
+    #[arg(long, value_name = "VERSION")]
+    glibc: Option<String>,
+    /// Leave out the sources of the crates that plugins are built from
+    #[arg(long)]
+    without_sources: bool,
+}
+
+fn main() -> ExitCode {
+    let Task::Dist(args) = Task::parse();
+    match dist(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+fn dist(args: &Dist) -> Outcome {
+    let release = build::Release::read()?;
+    let glibc = args.glibc.as_deref();
+    if !args.no_build {
+        build::build(args.features, glibc, &release)?;
+    }
+    let built = build::folder(glibc, &release)?;
+    let name = format!("hearth-{}-{}-{}", release.version, release.target, args.features);
+    fs::create_dir_all(&args.out)?;
+    let folder = args.out.join(&name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let crates = crates::Crates::of_program(args.features, &release)?;
+    let stage = Stage::new(&folder, &built, args, &release, &crates)?;
+    let needed = glibc::newest_needed(&stage.program())?;
+    if let (Some(wanted), Some(needed)) = (glibc.and_then(glibc::parse), needed)
+        && needed > wanted
+    {
+        return Err(
+            format!("the program needs glibc {}.{}, newer than {}", needed.0, needed.1, glibc.unwrap_or("")).into()
+        );
+    }
+    let mut made = vec![args.out.join(format!("{name}.tar.gz"))];
+    archive::tar_gz(&folder, &name, &made[0], release.time)?;
+    if release.target.contains("linux") {
+        made.push(deb::write(&folder, &args.out, args.features, needed, &release)?);
+    }
+    made.push(wheel::write(&folder, &args.out, args.features, needed, &release)?);
+    let sums = archive::checksums(&made)?;
+    fs::write(args.out.join(format!("{name}.SHA256SUMS")), &sums)?;
+    print!("{sums}");
+    if let Some((major, minor)) = needed {
+        println!("needs glibc {major}.{minor}");
+    }
+    Ok(())
+}
+
+/// Runs a command and returns what it prints.
+fn output_of(command: &mut Command) -> Outcome<String> {
+    let output = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?} fails: {}", said.trim()).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}

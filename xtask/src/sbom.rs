@@ -1,0 +1,142 @@
+//! The list of a program's parts: CycloneDX 1.5 as JSON.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::build::Release;
+use crate::crates::{Crate, Crates};
+
+/// The document. It is the same whenever it is made of the same crates at the same time.
+pub fn document(crates: &Crates, release: &Release) -> Value {
+    let components: Vec<Value> = crates
+        .all
+        .iter()
+        .filter(|(key, _)| **key != crates.program)
+        .map(|(_, one)| component(one, "library"))
+        .collect();
+    let dependencies: Vec<Value> = crates
+        .all
+        .values()
+        .map(|one| {
+            let uses: Vec<String> = one.uses.iter().filter_map(|key| crates.all.get(key)).map(reference).collect();
+            json!({ "ref": reference(one), "dependsOn": uses })
+        })
+        .collect();
+    let program = crates.all.get(&crates.program).map(|one| component(one, "application"));
+    let digest = Sha256::digest(json!([components, dependencies, release.commit]).to_string());
+    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    // The form of a random identifier (version 4), of the content.
+    let serial = format!("urn:uuid:{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32]);
+    json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "serialNumber": serial,
+        "version": 1,
+        "metadata": {
+            "timestamp": timestamp(release.time),
+            "component": program,
+            "properties": [{ "name": "hearth:commit", "value": release.commit }],
+        },
+        "components": components,
+        "dependencies": dependencies,
+    })
+}
+
+/// Its address as a package, by which the document refers to it.
+fn reference(one: &Crate) -> String {
+    format!("pkg:cargo/{}@{}", one.name, one.version)
+}
+
+fn component(one: &Crate, kind: &str) -> Value {
+    let mut component = Map::new();
+    component.insert("type".into(), kind.into());
+    component.insert("bom-ref".into(), reference(one).into());
+    component.insert("name".into(), one.name.clone().into());
+    component.insert("version".into(), one.version.clone().into());
+    if let Some(description) = &one.description {
+        component.insert("description".into(), description.split_whitespace().collect::<Vec<_>>().join(" ").into());
+    }
+    if let Some(sum) = &one.sha256 {
+        component.insert("hashes".into(), json!([{ "alg": "SHA-256", "content": sum }]));
+    }
+    if let Some(licence) = &one.licence {
+        // Before SPDX had `OR`, crates wrote a slash.
+        component.insert("licenses".into(), json!([{ "expression": licence.replace('/', " OR ") }]));
+    }
+    component.insert("purl".into(), reference(one).into());
+    if let Some(repository) = &one.repository {
+        component.insert("externalReferences".into(), json!([{ "type": "vcs", "url": repository }]));
+    }
+    component.into()
+}
+
+/// Seconds since 1970 as `2026-11-25T08:00:00Z`.
+pub fn timestamp(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86400, seconds % 86400);
+    // Days since 1 March of the year 0, in eras of 400 years: Howard Hinnant, "chrono-Compatible Low-Level Date
+    // Algorithms".
+    let from_march = days + 719_468;
+    let (era, day_of_era) = (from_march / 146_097, from_march % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_date() {
+        // `date -u -d @SECONDS +%FT%TZ`
+        let known = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_583_020_799, "2020-02-29T23:59:59Z"),
+            (1_795_597_200, "2026-11-25T09:00:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ];
+        for (seconds, text) in known {
+            assert_eq!(timestamp(seconds), text);
+        }
+    }
+
+    #[test]
+    fn parts_are_named_as_cyclonedx_names_them() {
+        let one = |name: &str, sum: Option<&str>, uses: &[&str]| Crate {
+            name: name.into(),
+            version: "1.0.0".into(),
+            licence: Some("MIT/Apache-2.0".into()),
+            description: Some("A\n  thing".into()),
+            repository: Some("https://example.org".into()),
+            authors: Vec::new(),
+            folder: "/src".into(),
+            licence_file: None,
+            sha256: sum.map(str::to_owned),
+            uses: uses.iter().map(|name| format!("{name}-1.0.0")).collect::<BTreeSet<_>>(),
+        };
+        let all = [one("app", None, &["part"]), one("part", Some("ab12"), &[])].map(|one| (one.key(), one));
+        let crates = Crates { all: BTreeMap::from(all), program: "app-1.0.0".into() };
+        let release = Release { version: "1.0.0".into(), target: "t".into(), commit: "c".into(), time: 0 };
+        let document = document(&crates, &release);
+        assert_eq!(document, super::document(&crates, &release), "it is reproducible");
+        assert_eq!(document["metadata"]["component"]["name"], "app");
+        let expected = json!([{
+            "type": "library", "bom-ref": "pkg:cargo/part@1.0.0", "name": "part", "version": "1.0.0", "description": "A thing",
+            "hashes": [{ "alg": "SHA-256", "content": "ab12" }], "licenses": [{ "expression": "MIT OR Apache-2.0" }],
+            "purl": "pkg:cargo/part@1.0.0", "externalReferences": [{ "type": "vcs", "url": "https://example.org" }],
+        }]);
+        assert_eq!(document["components"], expected);
+        let edge = json!({ "ref": "pkg:cargo/app@1.0.0", "dependsOn": ["pkg:cargo/part@1.0.0"] });
+        assert_eq!(document["dependencies"][0], edge);
+        let serial = document["serialNumber"].as_str().unwrap();
+        assert!(serial.len() == 45 && serial.as_bytes()[23] == b'4', "{serial}");
+    }
+}

@@ -1,0 +1,114 @@
+//! The install layout as a folder: `bin`, `lib/hearth/plugins`, `share/hearth`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::build::Release;
+use crate::crates::Crates;
+use crate::{Dist, Outcome, licences, output_of, root, sbom};
+
+/// The plugins that have libraries of their own beside the program.
+const PLUGINS: [&str; 5] = ["checkpoint", "ensemble", "nvtx", "stats", "validation"];
+
+/// Shells, and how they call the file of a program's completions.
+const SHELLS: [(&str, &str); 3] = [("bash", "hearth"), ("zsh", "_hearth"), ("fish", "hearth.fish")];
+
+/// The folder of an installation.
+pub struct Stage {
+    root: PathBuf,
+}
+
+impl Stage {
+    /// Fills the folder from what was built.
+    pub fn new(folder: &Path, built: &Path, args: &Dist, release: &Release, crates: &Crates) -> Outcome<Self> {
+        let stage = Self { root: folder.to_owned() };
+        stage.binaries(built)?;
+        stage.described()?;
+        if !args.without_sources {
+            stage.sources()?;
+        }
+        stage.documents()?;
+        let share = stage.share();
+        let without = licences::copy(crates, &share.join("licences"))?;
+        println!("{} crates, {without} of them without a licence text of their own", crates.all.len());
+        let sbom = serde_json::to_string_pretty(&sbom::document(crates, release))?;
+        fs::write(share.join("sbom.cdx.json"), sbom + "\n")?;
+        Ok(stage)
+    }
+
+    /// The program.
+    pub fn program(&self) -> PathBuf {
+        self.root.join("bin/hearth")
+    }
+
+    fn share(&self) -> PathBuf {
+        self.root.join("share/hearth")
+    }
+
+    /// Copies without the tables for debuggers, which are three quarters of them.
+    fn binaries(&self, built: &Path) -> Outcome {
+        let plugins = self.root.join("lib/hearth/plugins");
+        fs::create_dir_all(self.root.join("bin"))?;
+        fs::create_dir_all(&plugins)?;
+        let mut files = vec![(built.join("hearth"), self.program())];
+        for name in PLUGINS {
+            let file = format!("libhearth_{name}.so");
+            // Of a dependency, Cargo leaves the library in `deps` alone.
+            let places = [built.join(&file), built.join("deps").join(&file)];
+            let newest = places
+                .iter()
+                .filter(|path| path.is_file())
+                .max_by_key(|path| path.metadata().and_then(|about| about.modified()).ok());
+            let library = newest.ok_or_else(|| format!("{file} is not in {}", built.display()))?;
+            files.push((library.clone(), plugins.join(&file)));
+        }
+        for (from, to) in files {
+            output_of(Command::new("strip").args(["--strip-unneeded", "-o"]).arg(&to).arg(&from))?;
+        }
+        Ok(())
+    }
+
+    /// What the program says of itself.
+    fn described(&self) -> Outcome {
+        let share = self.share();
+        output_of(Command::new(self.program()).args(["man", "--out"]).arg(share.join("man/man1")))?;
+        fs::create_dir_all(share.join("completions"))?;
+        for (shell, file) in SHELLS {
+            let script = output_of(Command::new(self.program()).args(["completions", shell]))?;
+            fs::write(share.join("completions").join(file), script)?;
+        }
+        Ok(())
+    }
+
+    /// The SDK, and every crate that a plugin is built from.
+    fn sources(&self) -> Outcome {
+        let example = self.root.join("example");
+        let mut command = Command::new(self.program());
+        output_of(command.args(["plugin", "new", "example", "--vendored", "--out"]).arg(&example))?;
+        let sdk = self.share().join("sdk");
+        fs::rename(example.join("sdk"), &sdk)?;
+        fs::rename(example.join("vendor"), sdk.join("vendor"))?;
+        fs::remove_dir_all(&example)?;
+        Ok(())
+    }
+
+    /// The documentation, as it is in the repository.
+    fn documents(&self) -> Outcome {
+        let doc = self.share().join("doc");
+        for folder in ["", "plugins", "reference"] {
+            let from = root().join("docs").join(folder);
+            fs::create_dir_all(doc.join(folder))?;
+            for entry in fs::read_dir(&from)? {
+                let path = entry?.path();
+                if path.extension().is_some_and(|end| end == "md") {
+                    fs::copy(&path, doc.join(folder).join(path.file_name().unwrap_or_default()))?;
+                }
+            }
+        }
+        for file in ["README.md", "CHANGELOG.md"] {
+            fs::copy(root().join(file), doc.join(file))?;
+        }
+        Ok(())
+    }
+}
