@@ -535,7 +535,9 @@ pub fn turn(loops: Loops<'_>, sums: &[f32], rows: &mut [f32], lanes: usize, padd
 pub fn write_whole(target: &mut [MaybeUninit<f32>], values: &[f32]) {
     let (whole, rest) = values.as_chunks::<WIDTH>();
     let (places, last) = target[..values.len()].as_chunks_mut::<WIDTH>();
-    places.iter_mut().zip(whole).for_each(|(to, from)| _ = to.write_copy_of_slice(from));
+    for (to, from) in places.iter_mut().zip(whole) {
+        to.iter_mut().zip(from).for_each(|(to, from)| _ = to.write(*from));
+    }
     last.iter_mut().zip(rest).for_each(|(to, from)| _ = to.write(*from));
 }
 

@@ -37,14 +37,16 @@ pub fn of_fewer_products() -> Vec<Geometry> {
         (Kind::FlatTwoOfFive, [1, 14, 33], [1, 5, 5], [0, 2, 2], [20, 19], 1),
         // Few channels, where two tiles share registers: an odd number of tiles, rows in several
         // parts, one tile alone, and the same for the gradients.
-        (Kind::Two, [9, 7, 13], [3; 3], [1; 3], [4, 8], 1),
+        (Kind::Two, [9, 7, 13], [3; 3], [1; 3], [5, 8], 1),
         (Kind::Two, [5, 5, 17], [3; 3], [1; 3], [8, 6], 3),
         (Kind::Two, [3, 2, 1], [3; 3], [2, 1, 70], [8, 8], 1),
         (Kind::Four, [12, 12, 40], [3; 3], [1; 3], [8, 8], 1),
         (Kind::Four, [3, 11, 300], [3; 3], [1; 3], [5, 7], 1),
         (Kind::Four, [4, 4, 200], [3; 3], [1; 3], [8, 8], 1),
         (Kind::Four, [7, 9, 53], [3; 3], [1; 3], [8, 20], 2),
-        (Kind::Four, [7, 9, 53], [3; 3], [0, 1, 2], [17, 4], 1),
+        (Kind::Four, [12, 12, 40], [3; 3], [1; 3], [17, 3], 1),
+        (Kind::Four, [12, 12, 40], [3; 3], [1; 3], [4, 8], 1),
+        (Kind::Four, [12, 11, 39], [3; 3], [1; 3], [2, 9], 2),
         (Kind::Four, [8, 8, 60], [3, 3, 6], [1, 1, 3], [6, 8], 1),
         (Kind::TwoOfFive, [6, 7, 21], [5; 3], [2; 3], [8, 8], 1),
         (Kind::FlatFour, [1, 19, 40], [1, 3, 3], [0, 1, 1], [8, 5], 1),

@@ -8,8 +8,13 @@ use super::super::geometry::Geometry;
 use super::transform::{Kind, Source};
 use crate::simd::prefetch;
 
-/// From this number of channels on either side the additions pay off, even with lanes left empty.
-const CHANNELS: usize = 4;
+/// From this number of channels on either side the additions pay off for every kind of tile, even
+/// with lanes left empty.
+const CHANNELS: usize = 5;
+
+/// Fewer channels take one side of that many, and tiles that save the most products; from these
+/// numbers of the source's and of the output's on.
+const FEWEST: [usize; 2] = [2, 3];
 
 /// The most tiles that share registers.
 const SHARING: usize = 2;
@@ -95,9 +100,11 @@ impl Walk {
         let plain = (g.stride, g.dilation, g.groups) == ([1; 3], [1; 3], 1) && g.kernel[2] <= MOST_TAPS;
         // A transposed convolution whose output is padded falls short of this.
         let whole = (0..3).all(|a| output[a] + g.kernel[a] - 1 == source[a] + 2 * padding[a]);
-        if !plain || !whole || channels.min(lanes) < CHANNELS {
+        if !plain || !whole || channels < FEWEST[0] || lanes < FEWEST[1] || channels.max(lanes) < CHANNELS {
             return None;
         }
+        // How many times fewer products pay off, times two.
+        let least = if channels.min(lanes) < CHANNELS { 6 } else { 3 };
         let tiles = |kind: Kind| {
             let [planes, rows] = kind.sides();
             [output[0].div_ceil(planes.outputs), output[1].div_ceil(rows.outputs)]
@@ -105,7 +112,7 @@ impl Walk {
         let positions = |kind: Kind| g.batch * tiles(kind).iter().product::<usize>() * output[2];
         let gains = |kind: Kind| {
             let products = tiles(kind).iter().product::<usize>() * kind.components();
-            output[0] * output[1] * kind.taps() * 2 >= products * 3 && positions(kind) >= POSITIONS
+            output[0] * output[1] * kind.taps() * 2 >= products * least && positions(kind) >= POSITIONS
         };
         let kind = Kind::ALL
             .into_iter()

@@ -220,8 +220,7 @@ impl Work<'_> {
             let (channel, tile) = (lane / walk.sharing, lane % walk.sharing);
             let from = place(tile).filter(|_| channel < present).map(|from| &self.dy[from + channel * volume..]);
             let values = from.map_or(&[][..], |from| &from[..count]);
-            line[..values.len()].copy_from_slice(values);
-            line[values.len()..].fill(0.0);
+            copy(line, values);
         }
         for position in (0..length).step_by(WIDTH) {
             // SAFETY: sixteen lines of `length` values, and as many registers.
@@ -310,5 +309,17 @@ impl Work<'_> {
                 }
             }
         }
+    }
+}
+
+/// Copies a row and zeros what is beyond it, inline: calls would take longer than the copy.
+fn copy(to: &mut [f32], from: &[f32]) {
+    let (whole, rest) = from.as_chunks::<WIDTH>();
+    let (lines, _) = to.as_chunks_mut::<WIDTH>();
+    let (full, others) = lines.split_at_mut(whole.len());
+    full.iter_mut().zip(whole).for_each(|(to, from)| *to = *from);
+    others.iter_mut().for_each(|to| *to = [0.0; WIDTH]);
+    if let Some(last) = others.first_mut() {
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
     }
 }
