@@ -416,14 +416,23 @@ fn what_is_around_a_convolution_is_as_its_parts_are() {
         let apart = (a - b).abs().max().into_scalar::<f32>();
         assert!(apart < 1e-5, "{what}: {apart} apart");
     };
-    for (input, output, groups) in [([3, 0], 2, 1), ([2, 0], 20, 1), ([2, 3], 3, 1), ([17, 2], 18, 1), ([4, 2], 6, 2)] {
+    for (input, output, groups, stride) in [
+        ([3, 0], 2, 1, 2),
+        ([2, 0], 20, 1, 2),
+        ([2, 3], 3, 1, 2),
+        ([17, 2], 18, 1, 2),
+        ([4, 2], 6, 2, 2),
+        ([8, 0], 7, 1, 1),
+        ([5, 3], 8, 1, 1),
+        ([16, 4], 18, 1, 1),
+    ] {
         let per_channel = |seed: usize| -> Vec<f32> { (0..output).map(|i| ((i + seed) as f32 * 1.7).sin()).collect() };
         let behind = NormAct {
             scale: small(&per_channel(1)),
             offset: small(&per_channel(2)),
             slope: Slope::Learned(small(&per_channel(3))),
         };
-        let shape = ConvShape { padding: [1; 3], stride: [2; 3], groups, ..ConvShape::default() };
+        let shape = ConvShape { padding: [1; 3], stride: [stride; 3], groups, ..ConvShape::default() };
         let bias = Some(small(&per_channel(4)));
         let [first, second] = [tensor(1, [2, input[0], 7, 6, 9], &device), tensor(5, [2, input[1], 7, 6, 9], &device)];
         let x = match input {
@@ -433,7 +442,7 @@ fn what_is_around_a_convolution_is_as_its_parts_are() {
         };
         let channels = input[0] + input[1];
         for (norm, sum) in [(true, false), (false, true), (true, true), (false, false)] {
-            let what = format!("{input:?} to {output} in {groups}, norm {norm}, sum {sum}");
+            let what = format!("{input:?} to {output} in {groups}, stride {stride}, norm {norm}, sum {sum}");
             let then = |shape: [usize; 5]| Then {
                 norm_act: norm.then(|| behind.clone()),
                 plus: sum.then(|| tensor(6, shape, &device)),
@@ -450,9 +459,14 @@ fn what_is_around_a_convolution_is_as_its_parts_are() {
             let then_of = then(parts.dims());
             close(&what, conv3d_then(x.clone(), weight, bias.clone(), shape, then_of), parts);
             let weight = tensor(3, [channels, output / groups, 3, 3, 3], &device);
-            let parts = after(conv_transpose3d(x.clone().joined(), weight.clone(), bias.clone(), shape, [1; 3]));
+            let parts =
+                after(conv_transpose3d(x.clone().joined(), weight.clone(), bias.clone(), shape, [stride - 1; 3]));
             let then_of = then(parts.dims());
-            close(&what, conv_transpose3d_then(x.clone(), weight, bias.clone(), shape, [1; 3], then_of), parts);
+            close(
+                &what,
+                conv_transpose3d_then(x.clone(), weight, bias.clone(), shape, [stride - 1; 3], then_of),
+                parts,
+            );
         }
     }
 }

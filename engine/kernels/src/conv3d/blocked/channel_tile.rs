@@ -4,6 +4,10 @@
 //! Lanes are output channels, so that rows of any length are used whole, and a value of the source
 //! is broadcast. One broadcast serves all taps of a run: `x[q]` goes to the outputs `q`, `q - 1`
 //! and `q - 2` with the weights 0, 1 and 2.
+//!
+//! Where there are at most eight output channels, two tiles share the registers: lanes 0, 2, 4 ..
+//! are the channels of the first, lanes 1, 3, 5 .. those of the second. Their sources lie in turn,
+//! value by value, so that one broadcast of two values serves both.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
 
@@ -17,13 +21,14 @@ use super::plan::RUN;
 /// The most outputs of a row that a tile computes together, over all processors.
 pub const MOST: usize = 24;
 
-/// Adds to `sums[p][v][lane]`, over all `offsets[k]` and taps `n` of a run,
-/// `weights[k][n][v][lane] * source[offsets[k] + p + n]`.
+/// Sets `sums[p][v][lane]` to the sum, over all `offsets[k]` and taps `n` of a run, of
+/// `weights[k][n][v][lane] * source[offsets[k] + (p + n) * S + lane % S]`, where `S` tiles share the
+/// registers; or adds it, where `add` says so.
 ///
 /// # Safety
 /// `sums` holds `P * V` times [`WIDTH`] values, `weights` `offsets.len() * N * V` times as many,
-/// and `source` reaches `P + N - 1` values beyond every offset.
-pub type Tile = unsafe fn(source: *const f32, offsets: &[usize], weights: *const f32, sums: *mut f32);
+/// and `source` reaches `(P + N - 1) * S` values beyond every offset.
+pub type Tile = unsafe fn(source: *const f32, offsets: &[usize], weights: *const f32, sums: *mut f32, add: bool);
 
 /// Rows over which a block of weight gradients is summed.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +44,8 @@ pub struct Rows {
 }
 
 /// Adds to `sums[i][n][v][lane]`, over all positions,
-/// `dy[position][v][lane] * x[offsets[i] + position + n]`.
+/// `dy[position][v][lane] * x[offsets[i] + (position + n) * S + lane % S]`, where `S` tiles share the
+/// registers.
 ///
 /// # Safety
 /// `offsets` has as many entries as the block; `x` reaches all positions of all rows beyond every
@@ -53,28 +59,50 @@ pub type Block = unsafe fn(x: *const f32, offsets: &[usize], rows: &Rows, dy: *c
 /// As for [`Lanes::transpose`].
 pub type Transpose = unsafe fn(from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
 
-/// The inner loops of one kind of processor, by registers of lanes less one.
-pub struct Kernels {
-    /// The most registers of lanes of a tile.
-    pub vectors: usize,
+/// Makes one row of two: their values in turn.
+///
+/// # Safety
+/// The two have `count` values, and `to` has space for as many of both.
+pub type InTurn = unsafe fn(rows: [*const f32; 2], count: usize, to: *mut f32);
+
+/// The loops for one number of registers of lanes.
+pub struct Table {
     /// The most outputs of a row of a tile.
-    pub most: [usize; 2],
-    /// By registers, taps of a run and outputs, each less one.
-    tiles: [[[Option<Tile>; MOST]; RUN]; 2],
-    /// By registers and taps of a run, each less one: how many offsets, and the loop.
-    blocks: [[(usize, Option<Block>); RUN]; 2],
-    pub transpose: Transpose,
+    pub most: usize,
+    /// By taps of a run and outputs, each less one.
+    tiles: [[Option<Tile>; MOST]; RUN],
+    /// By taps of a run less one: how many offsets, and the loop.
+    blocks: [(usize, Option<Block>); RUN],
 }
 
-impl Kernels {
+impl Table {
     /// The loop of a tile; `None` for a size that does not exist here.
-    pub fn tile(&self, vectors: usize, taps: usize, outputs: usize) -> Option<Tile> {
-        self.tiles[vectors - 1][taps - 1][outputs - 1]
+    pub fn tile(&self, taps: usize, outputs: usize) -> Option<Tile> {
+        self.tiles[taps - 1][outputs - 1]
     }
 
     /// How many offsets a block takes, and its loop.
-    pub fn block(&self, vectors: usize, taps: usize) -> (usize, Option<Block>) {
-        self.blocks[vectors - 1][taps - 1]
+    pub fn block(&self, taps: usize) -> (usize, Option<Block>) {
+        self.blocks[taps - 1]
+    }
+}
+
+/// The inner loops of one kind of processor.
+pub struct Kernels {
+    /// The most registers of lanes of a tile.
+    pub vectors: usize,
+    /// By registers less one.
+    whole: [Table; 2],
+    /// For two tiles in one register.
+    shared: Table,
+    pub transpose: Transpose,
+    pub in_turn: InTurn,
+}
+
+impl Kernels {
+    /// The loops for a number of registers of lanes, shared by a number of tiles.
+    pub fn table(&self, vectors: usize, sharing: usize) -> &Table {
+        if sharing == 1 { &self.whole[vectors - 1] } else { &self.shared }
     }
 }
 
@@ -105,19 +133,29 @@ pub static PAIRS: LazyLock<Option<Kernels>> = LazyLock::new(|| {
     None
 });
 
+/// A value for all lanes, or those of `S` tiles in turn.
 #[inline(always)]
-unsafe fn tile<L: Lanes, const V: usize, const N: usize, const P: usize>(
+unsafe fn spread<L: Lanes, const S: usize>(from: *const f32) -> L {
+    // SAFETY: the caller grants `S` values.
+    unsafe { if S == 1 { L::splat(from) } else { L::splat_two(from) } }
+}
+
+#[inline(always)]
+unsafe fn tile<L: Lanes, const S: usize, const V: usize, const N: usize, const P: usize>(
     source: *const f32,
     offsets: &[usize],
     weights: *const f32,
     sums: *mut f32,
+    add: bool,
 ) {
     // SAFETY: the ranges are those named at `Tile`.
     unsafe {
         let mut acc = [[L::zero(); V]; P];
-        for p in 0..P {
-            for v in 0..V {
-                acc[p][v] = L::load(sums.add((p * V + v) * WIDTH));
+        if add {
+            for p in 0..P {
+                for v in 0..V {
+                    acc[p][v] = L::load(sums.add((p * V + v) * WIDTH));
+                }
             }
         }
         let mut weights = weights;
@@ -133,7 +171,7 @@ unsafe fn tile<L: Lanes, const V: usize, const N: usize, const P: usize>(
             macro_rules! broadcast {
                 ($($q:literal)*) => {$(
                     if $q < P + N - 1 {
-                        let value = L::splat(x.add($q));
+                        let value = spread::<L, S>(x.add($q * S));
                         for n in 0..N {
                             if $q >= n && $q - n < P {
                                 for v in 0..V {
@@ -156,7 +194,7 @@ unsafe fn tile<L: Lanes, const V: usize, const N: usize, const P: usize>(
 }
 
 #[inline(always)]
-unsafe fn block<L: Lanes, const V: usize, const N: usize, const I: usize>(
+unsafe fn block<L: Lanes, const S: usize, const V: usize, const N: usize, const I: usize>(
     x: *const f32,
     offsets: &[usize],
     rows: &Rows,
@@ -190,14 +228,14 @@ unsafe fn block<L: Lanes, const V: usize, const N: usize, const I: usize>(
                         past[0][v] = L::load(dy.add(v * WIDTH));
                     }
                     for i in 0..I {
-                        let value = L::splat(from[i].add(at));
+                        let value = spread::<L, S>(from[i].add(at));
                         for n in 0..N {
                             for v in 0..V {
                                 acc[i][n][v] = acc[i][n][v].fma(value, past[n][v]);
                             }
                         }
                     }
-                    at += 1;
+                    at += S;
                     dy = dy.add(V * WIDTH);
                 }
                 // Values beyond the row's last output, which only its later taps read.
@@ -206,14 +244,14 @@ unsafe fn block<L: Lanes, const V: usize, const N: usize, const I: usize>(
                         past[n] = past[n - 1];
                     }
                     for i in 0..I {
-                        let value = L::splat(from[i].add(at));
+                        let value = spread::<L, S>(from[i].add(at));
                         for n in after..N {
                             for v in 0..V {
                                 acc[i][n][v] = acc[i][n][v].fma(value, past[n][v]);
                             }
                         }
                     }
-                    at += 1;
+                    at += S;
                 }
             }
         }
@@ -227,43 +265,64 @@ unsafe fn block<L: Lanes, const V: usize, const N: usize, const I: usize>(
     }
 }
 
-/// The loops of one kind of lanes: outputs of tiles of one and two registers, and offsets of blocks
-/// by registers and taps.
+#[inline(always)]
+unsafe fn in_turn<L: Lanes>([mut a, mut b]: [*const f32; 2], count: usize, mut to: *mut f32) {
+    // SAFETY: the ranges are those named at `InTurn`.
+    unsafe {
+        for _ in 0..count / WIDTH {
+            let [first, last] = L::load(a).in_turn(L::load(b));
+            first.store(to);
+            last.store(to.add(WIDTH));
+            (a, b, to) = (a.add(WIDTH), b.add(WIDTH), to.add(2 * WIDTH));
+        }
+        let rest = count % WIDTH;
+        if rest > 0 {
+            let [first, last] = L::load_first(a, rest).in_turn(L::load_first(b, rest));
+            first.store_first(to, (2 * rest).min(WIDTH));
+            last.store_first(to.add(WIDTH), (2 * rest).saturating_sub(WIDTH));
+        }
+    }
+}
+
+/// The loops for one number of registers: outputs of tiles, and for each number of taps the offsets
+/// of blocks.
+macro_rules! table {
+    ($sharing:literal, $vectors:literal, [$($p:literal)*] [$($n:literal $i:literal),*]) => {{
+        #[allow(unused_mut, reason = "not every kind has all tables")]
+        let mut found = Table { most: 0, tiles: [[None; MOST]; RUN], blocks: [(0, None); RUN] };
+        $(
+            found.most = $p;
+            found.tiles[0][$p - 1] = Some(tile_of::<$sharing, $vectors, 1, $p> as Tile);
+            found.tiles[1][$p - 1] = Some(tile_of::<$sharing, $vectors, 2, $p> as Tile);
+            found.tiles[2][$p - 1] = Some(tile_of::<$sharing, $vectors, 3, $p> as Tile);
+        )*
+        $(found.blocks[$n - 1] = ($i, Some(block_of::<$sharing, $vectors, $n, $i> as Block));)*
+        found
+    }};
+}
+
+/// The loops of one kind of lanes.
 macro_rules! kernels {
-    ($name:ident, $lanes:ty, $(#[$feature:meta])?, vectors $vectors:literal, most $most:expr,
-     tiles [$($p1:literal)*] [$($p2:literal)*], blocks [$($n1:literal $i1:literal),*] [$($n2:literal $i2:literal),*]) => {
+    ($name:ident, $lanes:ty, $(#[$feature:meta])?, vectors $vectors:literal,
+     shared [$($ps:tt)*] [$($bs:tt)*], one [$($p1:tt)*] [$($b1:tt)*], two [$($p2:tt)*] [$($b2:tt)*]) => {
         mod $name {
             use super::*;
 
             $(#[$feature])?
-            unsafe fn one_tile<const N: usize, const P: usize>(x: *const f32, o: &[usize], w: *const f32, s: *mut f32) {
+            unsafe fn tile_of<const S: usize, const V: usize, const N: usize, const P: usize>(
+                x: *const f32, o: &[usize], w: *const f32, s: *mut f32, add: bool,
+            ) {
                 // SAFETY: the caller grants the ranges; these loops are used only where the
                 // instructions are present.
-                unsafe { tile::<$lanes, 1, N, P>(x, o, w, s) }
+                unsafe { tile::<$lanes, S, V, N, P>(x, o, w, s, add) }
             }
 
             $(#[$feature])?
-            #[allow(dead_code, reason = "not every kind has tiles of two registers")]
-            unsafe fn two_tile<const N: usize, const P: usize>(x: *const f32, o: &[usize], w: *const f32, s: *mut f32) {
-                // SAFETY: as above.
-                unsafe { tile::<$lanes, 2, N, P>(x, o, w, s) }
-            }
-
-            $(#[$feature])?
-            unsafe fn one_block<const N: usize, const I: usize>(
+            unsafe fn block_of<const S: usize, const V: usize, const N: usize, const I: usize>(
                 x: *const f32, o: &[usize], rows: &Rows, dy: *const f32, s: *mut f32,
             ) {
                 // SAFETY: as above.
-                unsafe { block::<$lanes, 1, N, I>(x, o, rows, dy, s) }
-            }
-
-            $(#[$feature])?
-            #[allow(dead_code, reason = "not every kind has blocks of two registers")]
-            unsafe fn two_block<const N: usize, const I: usize>(
-                x: *const f32, o: &[usize], rows: &Rows, dy: *const f32, s: *mut f32,
-            ) {
-                // SAFETY: as above.
-                unsafe { block::<$lanes, 2, N, I>(x, o, rows, dy, s) }
+                unsafe { block::<$lanes, S, V, N, I>(x, o, rows, dy, s) }
             }
 
             $(#[$feature])?
@@ -272,58 +331,50 @@ macro_rules! kernels {
                 unsafe { <$lanes as Lanes>::transpose(from, from_step, to, to_step) }
             }
 
-            const fn tiles<const N: usize>() -> [[Option<Tile>; MOST]; 2] {
-                let mut found: [[Option<Tile>; MOST]; 2] = [[None; MOST]; 2];
-                $(found[0][$p1 - 1] = Some(one_tile::<N, $p1> as Tile);)*
-                $(found[1][$p2 - 1] = Some(two_tile::<N, $p2> as Tile);)*
-                found
+            $(#[$feature])?
+            unsafe fn in_turn(rows: [*const f32; 2], count: usize, to: *mut f32) {
+                // SAFETY: as above.
+                unsafe { super::in_turn::<$lanes>(rows, count, to) }
             }
 
-            const fn blocks() -> [[(usize, Option<Block>); RUN]; 2] {
-                let mut found: [[(usize, Option<Block>); RUN]; 2] = [[(0, None); RUN]; 2];
-                $(found[0][$n1 - 1] = ($i1, Some(one_block::<$n1, $i1> as Block));)*
-                $(found[1][$n2 - 1] = ($i2, Some(two_block::<$n2, $i2> as Block));)*
-                found
-            }
-
-            pub const KERNELS: Kernels = {
-                let (a, b, c) = (tiles::<1>(), tiles::<2>(), tiles::<3>());
-                Kernels {
-                    vectors: $vectors,
-                    most: $most,
-                    tiles: [[a[0], b[0], c[0]], [a[1], b[1], c[1]]],
-                    blocks: blocks(),
-                    transpose,
-                }
+            pub const KERNELS: Kernels = Kernels {
+                vectors: $vectors,
+                whole: [table!(1, 1, [$($p1)*] [$($b1)*]), table!(1, 2, [$($p2)*] [$($b2)*])],
+                shared: table!(2, 1, [$($ps)*] [$($bs)*]),
+                transpose,
+                in_turn,
             };
         }
     };
 }
 
-// Thirty-two registers: 24 sums, up to six weights and one broadcast.
+// Thirty-two registers: 24 sums, up to six weights and one broadcast. Blocks of three taps have few
+// sums, because the compiler broadcasts for all of them ahead and would run out of registers.
 #[cfg(target_arch = "x86_64")]
-kernels!(avx512, crate::lanes::Avx512, #[target_feature(enable = "avx512f")], vectors 2, most [24, 12],
-    tiles [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 2 3 4 5 6 7 8 9 10 11 12],
-    blocks [1 8, 2 8, 3 8] [1 8, 2 6, 3 4]);
+kernels!(avx512, crate::lanes::Avx512, #[target_feature(enable = "avx512f")], vectors 2,
+    shared [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 8, 2 8, 3 4],
+    one [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 8, 2 8, 3 4],
+    two [1 2 3 4 5 6 7 8 9 10 11 12] [1 8, 2 6, 3 4]);
 
-// The same, of pairs of bf16.
+// The same, of pairs of bf16; minimal filtering, which shares registers, does not take them.
 #[cfg(target_arch = "x86_64")]
-kernels!(avx512_bf16, crate::lanes::Avx512Bf16, #[target_feature(enable = "avx512f,avx512bf16")], vectors 2, most [24, 12],
-    tiles [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 2 3 4 5 6 7 8 9 10 11 12],
-    blocks [1 8, 2 8, 3 8] [1 8, 2 6, 3 4]);
+kernels!(avx512_bf16, crate::lanes::Avx512Bf16, #[target_feature(enable = "avx512f,avx512bf16")], vectors 2,
+    shared [] [],
+    one [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 8, 2 8, 3 4],
+    two [1 2 3 4 5 6 7 8 9 10 11 12] [1 8, 2 6, 3 4]);
 
 // Sixteen registers, two for each register of lanes.
 #[cfg(target_arch = "x86_64")]
-kernels!(avx2, crate::lanes::Avx2, #[target_feature(enable = "avx2,fma")], vectors 1, most [6, 1],
-    tiles [1 2 3 4 5 6] [], blocks [1 6, 2 3, 3 2] []);
+kernels!(avx2, crate::lanes::Avx2, #[target_feature(enable = "avx2,fma")], vectors 1,
+    shared [1 2 3 4 5 6] [1 6, 2 3, 3 2], one [1 2 3 4 5 6] [1 6, 2 3, 3 2], two [] []);
 
 // Thirty-two registers, four for each register of lanes.
 #[cfg(target_arch = "aarch64")]
-kernels!(neon, crate::lanes::Neon, , vectors 1, most [6, 1],
-    tiles [1 2 3 4 5 6] [], blocks [1 6, 2 3, 3 2] []);
+kernels!(neon, crate::lanes::Neon, , vectors 1,
+    shared [1 2 3 4 5 6] [1 6, 2 3, 3 2], one [1 2 3 4 5 6] [1 6, 2 3, 3 2], two [] []);
 
 #[cfg(any(test, not(target_arch = "aarch64")))]
-kernels!(portable, Portable, , vectors 1, most [4, 1], tiles [1 2 3 4] [], blocks [1 4, 2 2, 3 1] []);
+kernels!(portable, Portable, , vectors 1, shared [1 2 3 4] [1 4, 2 2, 3 1], one [1 2 3 4] [1 4, 2 2, 3 1], two [] []);
 
 #[cfg(test)]
 pub mod every {

@@ -141,7 +141,7 @@ impl Work<'_> {
                 .collect();
             let count = offsets.len();
             let last = offsets[count - 1];
-            offsets.resize(count.next_multiple_of(self.kernels.block(vectors, taps).0), last);
+            offsets.resize(count.next_multiple_of(self.kernels.table(vectors, 1).block(taps).0), last);
             let registers = offsets.len() * taps;
             let furthest = offsets.iter().max().copied().unwrap_or(0);
             found.push(Step { taps, offsets, furthest, count, runs, sums });
@@ -303,7 +303,7 @@ impl Work<'_> {
             let dy_end = ((rows.planes - 1) * height + rows.rows) * width * lanes;
             assert!(dy_end <= dy.len(), "a block would read past the gradient");
             for step in steps {
-                let (count, run) = self.kernels.block(vectors, step.taps);
+                let (count, run) = self.kernels.table(vectors, 1).block(step.taps);
                 let Some(run) = run else { unreachable!("a block for every length of a run") };
                 assert!(step.furthest + last + step.taps - 1 <= x.len(), "a block would read past the source");
                 for (k, offsets) in step.offsets.chunks_exact(count).enumerate() {

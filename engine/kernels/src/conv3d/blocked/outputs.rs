@@ -424,18 +424,17 @@ impl Work<'_> {
         assert!(step.furthest + count + step.taps - 1 <= packed.len(), "a row would read past its block");
         // Tiles of nearly the same length.
         let vectors = lanes / WIDTH;
-        let tiles = count.div_ceil(self.loops.channels.most[vectors - 1]);
+        let table = self.loops.channels.table(vectors, 1);
+        let tiles = count.div_ceil(table.most);
         let mut at = 0;
         for tile in 0..tiles {
             let length = (count - at).div_ceil(tiles - tile);
-            let Some(run) = self.loops.channels.tile(vectors, step.taps, length) else {
-                unreachable!("a tile of any length")
-            };
+            let Some(run) = table.tile(step.taps, length) else { unreachable!("a tile of any length") };
             // SAFETY: the assertion above covers what is read; `sums` holds a row of whole squares,
             // and the weights are as many as the step's offsets and taps.
             unsafe {
                 let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
-                run(packed.as_ptr().add(at), &step.offsets, weights.as_ptr(), sums);
+                run(packed.as_ptr().add(at), &step.offsets, weights.as_ptr(), sums, true);
             }
             at += length;
         }
@@ -536,7 +535,9 @@ pub fn turn(loops: Loops<'_>, sums: &[f32], rows: &mut [f32], lanes: usize, padd
 pub fn write_whole(target: &mut [MaybeUninit<f32>], values: &[f32]) {
     let (whole, rest) = values.as_chunks::<WIDTH>();
     let (places, last) = target[..values.len()].as_chunks_mut::<WIDTH>();
-    places.iter_mut().zip(whole).for_each(|(to, from)| *to = from.map(MaybeUninit::new));
+    for (to, from) in places.iter_mut().zip(whole) {
+        to.iter_mut().zip(from).for_each(|(to, from)| _ = to.write(*from));
+    }
     last.iter_mut().zip(rest).for_each(|(to, from)| _ = to.write(*from));
 }
 

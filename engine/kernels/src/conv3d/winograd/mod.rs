@@ -1,4 +1,4 @@
-//! Convolutions of kernel 3 or 5, stride 1 and many channels by Winograd's minimal filtering over
+//! Convolutions of kernel 3 or 5, stride 1 and some channels by Winograd's minimal filtering over
 //! planes and rows (A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks",
 //! 2016): F(4 x 4, 3 x 3) with four times fewer products, F(2 x 2, 3 x 3) for small sizes, F(2 x 2,
 //! 5 x 5), and F(4, 3) and F(2, 5) over rows alone where kernels are flat, as in 2-D.
@@ -7,6 +7,12 @@
 //! components by additions of whole rows ([`transform`]); each is multiplied with weights of its
 //! own, whose taps along the row stay as they are, by the same inner loops as everywhere
 //! ([`super::blocked::channel_tile`]); and the sums become rows of outputs.
+//!
+//! Where there are at most eight output channels, they fill half of a register, and two tiles share
+//! it: lanes 0, 2, 4 .. belong to the first, lanes 1, 3, 5 .. to the second ([`tiles::Bundle`]). The
+//! rows of their sources are put in turn, value by value, before they become components; everything
+//! that follows is the same, and the outputs are written, or the weight gradients added up, by
+//! tile.
 //!
 //! NaN and infinity reach the same outputs as in the plain sum. The transforms alone would not
 //! ensure that (the difference of two infinities is NaN), so the input is checked while it is read,

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::super::blocked::{Behind, Chunk, Loops, Source, WIDTH, Weight, chunks_of_channels, turn, write_whole};
 use super::taps::{self, TAPS, Taps};
-use super::tiles::{Tile, Walk, apart};
+use super::tiles::{Bundle, Walk, apart};
 use super::transform::Transforms;
 use crate::shared::Shared;
 use crate::simd::widest;
@@ -61,7 +61,7 @@ pub fn outputs(
     let mut out: Vec<f32> = Vec::with_capacity(count);
     let shared = Shared::new(&mut out.spare_capacity_mut()[..count]);
     let offsets = (0..walk.channels).map(|c| c * walk.pitch()).collect();
-    let biases = chunks.iter().map(|chunk| of_lanes(behind.bias, *chunk)).collect();
+    let biases = chunks.iter().map(|chunk| of_lanes(behind.bias, *chunk, walk.sharing)).collect();
     let transforms = loops.transforms.of(walk.kind);
     let work = Work { loops, transforms, walk, source, chunks, weights, biases, offsets, behind, out: shared };
 
@@ -72,14 +72,15 @@ pub fn outputs(
     // The same number of tasks for every thread: one where reading weights dominates, otherwise at
     // least two.
     let threads = rayon::current_num_threads();
-    let heavy = walk.lanes * walk.taps * threads > walk.tiles() * walk.pitch();
-    let rounds = walk.tiles().div_ceil(fitting).div_ceil(threads).max(if heavy { 1 } else { 2 });
-    let each = walk.tiles().div_ceil(rounds * threads);
+    let all = walk.bundles();
+    let heavy = walk.lanes * walk.taps * threads > all * walk.pitch();
+    let rounds = all.div_ceil(fitting).div_ceil(threads).max(if heavy { 1 } else { 2 });
+    let each = all.div_ceil(rounds * threads);
     let odd = AtomicBool::new(false);
-    (0..walk.tiles().div_ceil(each)).into_par_iter().for_each(|task| {
-        let tiles: Vec<Tile> =
-            (task * each..((task + 1) * each).min(walk.tiles())).map(|index| walk.tile(index)).collect();
-        if !SCRATCH.with_borrow_mut(|scratch| work.task(&tiles, pass, scratch)) {
+    (0..all.div_ceil(each)).into_par_iter().for_each(|task| {
+        let here = task * each..((task + 1) * each).min(all);
+        let bundles: Vec<Bundle> = here.map(|index| walk.bundle(index)).collect();
+        if !SCRATCH.with_borrow_mut(|scratch| work.task(&bundles, pass, scratch)) {
             odd.store(true, Ordering::Relaxed);
         }
     });
@@ -92,11 +93,12 @@ pub fn outputs(
     Some(out)
 }
 
-/// The bias of each lane of a chunk; zeros where there is none.
-fn of_lanes(bias: Option<&[f32]>, Chunk { first, lanes }: Chunk) -> Vec<f32> {
+/// The bias of each lane of a chunk, whose channels have `sharing` lanes each; zeros where there is
+/// none.
+fn of_lanes(bias: Option<&[f32]>, Chunk { first, lanes }: Chunk, sharing: usize) -> Vec<f32> {
     let mut found = vec![0.0; lanes];
     let bias = bias.map_or(&[][..], |bias| &bias[first..]);
-    found.iter_mut().zip(bias).for_each(|(to, bias)| *to = *bias);
+    found.chunks_exact_mut(sharing).zip(bias).for_each(|(to, bias)| to.fill(*bias));
     found
 }
 
@@ -113,7 +115,8 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
         for vector in (0..lanes).step_by(WIDTH) {
             let lane = first + vector;
             let from = &weight.values[lane * weight.lane + c * weight.channel..];
-            taps::read(loops, &mut taps, from, (weight.lane, count), WIDTH.min(walk.lanes - lane));
+            let present = WIDTH.min(walk.lanes - lane);
+            taps::read(loops, &mut taps, from, (weight.lane, count), (present, walk.sharing));
             if walk.backwards {
                 taps[..count].reverse();
             }
@@ -135,66 +138,65 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
 }
 
 impl Work<'_> {
-    /// Some tiles, all output channels; false, with nothing done, where a value of the source is
+    /// Some bundles, all output channels; false, with nothing done, where a value of the source is
     /// not finite.
-    fn task(&self, tiles: &[Tile], pass: usize, [packed, sums, rows]: &mut [Vec<f32>; 3]) -> bool {
+    fn task(&self, bundles: &[Bundle], pass: usize, [packed, sums, rows]: &mut [Vec<f32>; 3]) -> bool {
         let walk = self.walk;
         let (volume, component) = (walk.source.iter().product(), walk.component(walk.channels));
-        grow(packed, tiles.len() * walk.kind.components() * component);
+        grow(packed, bundles.len() * walk.kind.components() * component);
         let mut odd = [0.0; WIDTH];
         let image = |index: usize| self.source.image(index, walk.channels, volume);
-        walk.pack(self.transforms.source, tiles, image, 0..walk.channels, packed, &mut odd);
+        let loops = (self.transforms.source, self.loops.channels.in_turn);
+        walk.pack(loops, bundles, image, 0..walk.channels, packed, &mut odd);
         if odd.iter().any(|odd| *odd != 0.0) {
             return false;
         }
         for chunk in 0..self.chunks.len() {
             let mut packed = packed.as_slice();
-            for tiles in tiles.chunks(pass) {
+            for bundles in bundles.chunks(pass) {
                 let here;
-                (here, packed) = packed.split_at(tiles.len() * walk.kind.components() * component);
-                self.products(chunk, tiles, here, sums);
-                for (tile, sums) in tiles.iter().zip(sums.chunks_exact(self.sums(chunk))) {
-                    self.write(chunk, tile, sums, rows);
+                (here, packed) = packed.split_at(bundles.len() * walk.kind.components() * component);
+                self.products(chunk, bundles, here, sums);
+                for (bundle, sums) in bundles.iter().zip(sums.chunks_exact(self.sums(chunk))) {
+                    self.write(chunk, bundle, sums, rows);
                 }
             }
         }
         true
     }
 
-    /// Sums of a tile: `[component][position][lane]`.
+    /// Sums of a bundle: `[component][position][lane]`.
     fn sums(&self, chunk: usize) -> usize {
         self.walk.kind.components() * self.walk.sums(self.chunks[chunk].lanes)
     }
 
-    fn products(&self, chunk: usize, tiles: &[Tile], packed: &[f32], sums: &mut Vec<f32>) {
+    fn products(&self, chunk: usize, bundles: &[Bundle], packed: &[f32], sums: &mut Vec<f32>) {
         let (walk, lanes, components) = (self.walk, self.chunks[chunk].lanes, self.walk.kind.components());
         let (row, slab) = (walk.sums(lanes), apart(walk.channels * walk.taps * lanes));
         let component = walk.component(walk.channels);
-        grow(sums, tiles.len() * self.sums(chunk));
-        let sums = &mut sums[..tiles.len() * self.sums(chunk)];
-        sums.fill(0.0);
-        let vectors = lanes / WIDTH;
+        grow(sums, bundles.len() * self.sums(chunk));
+        let table = self.loops.channels.table(lanes / WIDTH, walk.sharing);
         for c in 0..components {
             let weights = &self.weights[chunk][c * slab..][..slab];
-            for (index, tile) in tiles.iter().enumerate() {
+            for (index, bundle) in bundles.iter().enumerate() {
                 let source = &packed[(index * components + c) * component..][..component];
                 let sums = &mut sums[(index * components + c) * row..][..row];
-                let count = tile.columns.len();
-                let pieces = count.div_ceil(self.loops.channels.most[vectors - 1]);
+                let count = bundle.columns.len();
+                let pieces = count.div_ceil(table.most);
                 for taps in walk.runs() {
                     let weights = &weights[taps.start * walk.channels * lanes..];
                     let mut at = 0;
                     for piece in 0..pieces {
                         let length = (count - at).div_ceil(pieces - piece);
-                        let Some(run) = self.loops.channels.tile(vectors, taps.len(), length) else {
-                            unreachable!("a tile of any length")
-                        };
-                        // SAFETY: a row has one value less than outputs and taps, so that the last
-                        // channel's last tap lies within the component; there is a sum for each
-                        // position and lane, and a weight for each channel, tap and lane.
+                        let Some(run) = table.tile(taps.len(), length) else { unreachable!("a tile of any length") };
+                        // SAFETY: a row has one value of each tile less than outputs and taps, so
+                        // that the last channel's last tap lies within the component; there is a
+                        // sum for each position and lane, and a weight for each channel, tap and
+                        // lane. The first run sets all sums.
                         unsafe {
+                            let source = source.as_ptr().add((at + taps.start) * walk.sharing);
                             let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
-                            run(source.as_ptr().add(at + taps.start), &self.offsets, weights.as_ptr(), sums);
+                            run(source, &self.offsets, weights.as_ptr(), sums, taps.start > 0);
                         }
                         at += length;
                     }
@@ -203,10 +205,10 @@ impl Work<'_> {
         }
     }
 
-    /// Writes the rows of a tile to the output, channel by channel.
-    fn write(&self, chunk: usize, tile: &Tile, sums: &[f32], rows: &mut Vec<f32>) {
+    /// Writes the rows of the tiles of a bundle to the output, channel by channel.
+    fn write(&self, chunk: usize, bundle: &Bundle, sums: &[f32], rows: &mut Vec<f32>) {
         let (walk, Chunk { first, lanes }) = (self.walk, self.chunks[chunk]);
-        let (count, volume) = (tile.columns.len(), walk.output.iter().product::<usize>());
+        let (count, volume) = (bundle.columns.len(), walk.output.iter().product::<usize>());
         // Whole squares of sixteen outputs, as the transposition reads them.
         let padded = count.next_multiple_of(WIDTH);
         let each = padded * lanes;
@@ -224,16 +226,16 @@ impl Work<'_> {
             if let Some(epilogue) = self.behind.epilogue {
                 widest(
                     #[inline(always)]
-                    || epilogue.apply(first, row, padded),
+                    || epilogue.apply(first, row, padded * walk.sharing),
                 );
             }
         }
         // Channel by channel: the rows of a plane lie side by side.
-        for lane in 0..lanes.min(walk.lanes - first) {
-            let channel = tile.image * walk.lanes + first + lane;
+        for lane in 0..lanes.min((walk.lanes - first) * walk.sharing) {
+            let (channel, tile) = (first + lane / walk.sharing, lane % walk.sharing);
             for (index, row) in rows.chunks_exact(each).enumerate().take(outputs) {
-                let Some(place) = walk.row_of_output(tile, index) else { continue };
-                let start = channel * volume + place;
+                let Some((image, place)) = walk.row_of_output(bundle, tile, index) else { continue };
+                let start = (image * walk.lanes + channel) * volume + place;
                 // SAFETY: this part of this row of this channel belongs to this task.
                 let target = unsafe { self.out.part(start, count) };
                 write_whole(target, &row[lane * padded..][..count]);

@@ -16,9 +16,15 @@ fn squares(count: usize) -> impl Iterator<Item = usize> {
     (0..last).step_by(WIDTH).chain([last])
 }
 
-/// The taps of `present` lanes, of which there are `count` each, `lane` apart; zeros for lanes
-/// beyond.
-pub fn read(loops: Loops<'_>, taps: &mut Taps, from: &[f32], (lane, count): (usize, usize), present: usize) {
+/// The taps of `present` channels, of which there are `count` each, `lane` apart, for `sharing` lanes
+/// each; zeros for lanes beyond.
+pub fn read(
+    loops: Loops<'_>,
+    taps: &mut Taps,
+    from: &[f32],
+    (lane, count): (usize, usize),
+    (present, sharing): (usize, usize),
+) {
     if present == WIDTH && from.len() >= (WIDTH - 1) * lane + count.max(WIDTH) {
         for first in squares(count) {
             // SAFETY: sixteen rows of as many values lie within the weights, and there are
@@ -30,7 +36,9 @@ pub fn read(loops: Loops<'_>, taps: &mut Taps, from: &[f32], (lane, count): (usi
         return;
     }
     for (tap, lanes) in taps.iter_mut().enumerate().take(count) {
-        *lanes = std::array::from_fn(|l| if l < present { from[l * lane + tap] } else { 0.0 });
+        for (channel, lanes) in lanes.chunks_exact_mut(sharing).enumerate() {
+            lanes.fill(if channel < present { from[channel * lane + tap] } else { 0.0 });
+        }
     }
 }
 

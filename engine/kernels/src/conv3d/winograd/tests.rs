@@ -35,6 +35,22 @@ pub fn of_fewer_products() -> Vec<Geometry> {
         (Kind::FlatFour, [1, 21, 40], [1, 3, 3], [0, 1, 1], [17, 40], 1),
         (Kind::FlatFour, [3, 8, 35], [1, 3, 3], [0, 2, 0], [33, 16], 1),
         (Kind::FlatTwoOfFive, [1, 14, 33], [1, 5, 5], [0, 2, 2], [20, 19], 1),
+        // Few channels, where two tiles share registers: an odd number of tiles, rows in several
+        // parts, one tile alone, and the same for the gradients.
+        (Kind::Two, [9, 7, 13], [3; 3], [1; 3], [5, 8], 1),
+        (Kind::Two, [5, 5, 17], [3; 3], [1; 3], [8, 6], 3),
+        (Kind::Two, [3, 2, 1], [3; 3], [2, 1, 70], [8, 8], 1),
+        (Kind::Four, [12, 12, 40], [3; 3], [1; 3], [8, 8], 1),
+        (Kind::Four, [3, 11, 300], [3; 3], [1; 3], [5, 7], 1),
+        (Kind::Four, [4, 4, 200], [3; 3], [1; 3], [8, 8], 1),
+        (Kind::Four, [7, 9, 53], [3; 3], [1; 3], [8, 20], 2),
+        (Kind::Four, [12, 12, 40], [3; 3], [1; 3], [17, 3], 1),
+        (Kind::Four, [12, 12, 40], [3; 3], [1; 3], [4, 8], 1),
+        (Kind::Four, [12, 11, 39], [3; 3], [1; 3], [2, 9], 2),
+        (Kind::Four, [8, 8, 60], [3, 3, 6], [1, 1, 3], [6, 8], 1),
+        (Kind::TwoOfFive, [6, 7, 21], [5; 3], [2; 3], [8, 8], 1),
+        (Kind::FlatFour, [1, 19, 40], [1, 3, 3], [0, 1, 1], [8, 5], 1),
+        (Kind::FlatTwoOfFive, [1, 14, 33], [1, 5, 5], [0, 2, 2], [7, 8], 1),
     ] {
         let output = std::array::from_fn(|a| input[a] + 2 * padding[a] + 1 - kernel[a]);
         let (stride, dilation) = ([1; 3], [1; 3]);
@@ -87,20 +103,22 @@ fn what_is_infinite_or_not_a_number_ends_as_in_the_plain_sum() {
         ([1, 21, 40], [1, 3, 3]),
         ([1, 14, 33], [1, 5, 5]),
     ] {
-        let g = Geometry {
-            batch: 1,
-            groups: 1,
-            channels_in: 16,
-            channels_out: 16,
-            input,
-            output: input,
-            kernel,
-            stride: [1; 3],
-            padding: kernel.map(|k| k / 2),
-            dilation: [1; 3],
-        };
-        assert!(Walk::forward(&g).is_some() && Walk::input_gradient(&g).is_some());
-        ends_as_in_the_plain_sum(&g);
+        for channels in [8, 16] {
+            let g = Geometry {
+                batch: 1,
+                groups: 1,
+                channels_in: channels,
+                channels_out: channels,
+                input,
+                output: input,
+                kernel,
+                stride: [1; 3],
+                padding: kernel.map(|k| k / 2),
+                dilation: [1; 3],
+            };
+            assert!(Walk::forward(&g).is_some() && Walk::input_gradient(&g).is_some());
+            ends_as_in_the_plain_sum(&g);
+        }
     }
 }
 
@@ -127,7 +145,7 @@ fn ends_as_in_the_plain_sum(g: &Geometry) {
             // NaN.
             let [d, h, w] = g.input;
             let of_volume = ((7 * d + d / 2) * h + h / 2) * w + w / 2;
-            let middle = [of_volume, (5 * 16 + 7) * g.taps() + g.taps() / 2][usize::from(which == 1)];
+            let middle = [of_volume, (5 * g.channels_in + 7) * g.taps() + g.taps() / 2][usize::from(which == 1)];
             all[which][middle] = odd;
             let [x, w, dy] = &all;
             let (mut y, mut dx, mut dw) = (vec![0.0; dy.len()], vec![0.0; x.len()], vec![0.0; w.len()]);

@@ -2,13 +2,22 @@
 
 use std::ops::Range;
 
+use super::super::blocked::channel_tile::InTurn;
 use super::super::blocked::{self, WIDTH, pack};
 use super::super::geometry::Geometry;
 use super::transform::{Kind, Source};
 use crate::simd::prefetch;
 
-/// From this number of channels on either side the additions pay off, even with lanes left empty.
-const CHANNELS: usize = 8;
+/// From this number of channels on either side the additions pay off for every kind of tile, even
+/// with lanes left empty.
+const CHANNELS: usize = 5;
+
+/// Fewer channels take one side of that many, and tiles that save the most products; from these
+/// numbers of the source's and of the output's on.
+const FEWEST: [usize; 2] = [2, 3];
+
+/// The most tiles that share registers.
+const SHARING: usize = 2;
 
 /// The most outputs of a tile's rows times lanes.
 const ROW: usize = 2048;
@@ -44,15 +53,24 @@ pub struct Walk {
     tiles: [usize; 4],
     /// Outputs of a tile's rows, at most.
     pub row: usize,
+    /// Tiles that share registers, because each needs only a part of the lanes.
+    pub sharing: usize,
 }
 
 /// One tile.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Tile {
     pub image: usize,
     /// Its first plane and row.
     pub plane: usize,
     pub row: usize,
+}
+
+/// The tiles that share registers, and the part of the rows that all of them have.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// `None` where there are not as many.
+    pub tiles: [Option<Tile>; SHARING],
     pub columns: Range<usize>,
 }
 
@@ -82,9 +100,11 @@ impl Walk {
         let plain = (g.stride, g.dilation, g.groups) == ([1; 3], [1; 3], 1) && g.kernel[2] <= MOST_TAPS;
         // A transposed convolution whose output is padded falls short of this.
         let whole = (0..3).all(|a| output[a] + g.kernel[a] - 1 == source[a] + 2 * padding[a]);
-        if !plain || !whole || channels.min(lanes) < CHANNELS {
+        if !plain || !whole || channels < FEWEST[0] || lanes < FEWEST[1] || channels.max(lanes) < CHANNELS {
             return None;
         }
+        // How many times fewer products pay off, times two.
+        let least = if channels.min(lanes) < CHANNELS { 6 } else { 3 };
         let tiles = |kind: Kind| {
             let [planes, rows] = kind.sides();
             [output[0].div_ceil(planes.outputs), output[1].div_ceil(rows.outputs)]
@@ -92,7 +112,7 @@ impl Walk {
         let positions = |kind: Kind| g.batch * tiles(kind).iter().product::<usize>() * output[2];
         let gains = |kind: Kind| {
             let products = tiles(kind).iter().product::<usize>() * kind.components();
-            output[0] * output[1] * kind.taps() * 2 >= products * 3 && positions(kind) >= POSITIONS
+            output[0] * output[1] * kind.taps() * 2 >= products * least && positions(kind) >= POSITIONS
         };
         let kind = Kind::ALL
             .into_iter()
@@ -102,7 +122,9 @@ impl Walk {
         let row = output[2].div_ceil(output[2].div_ceil(most));
         let [planes, rows] = tiles(kind);
         let tiles = [g.batch, planes, output[2].div_ceil(row), rows];
-        Some(Walk { kind, source, output, padding, taps: g.kernel[2], channels, lanes, backwards, tiles, row })
+        let sharing = if lanes * SHARING <= WIDTH && g.batch * planes * rows > 1 { SHARING } else { 1 };
+        let taps = g.kernel[2];
+        Some(Walk { kind, source, output, padding, taps, channels, lanes, backwards, tiles, row, sharing })
     }
 
     /// How many times fewer products are taken than in the plain sum.
@@ -112,21 +134,36 @@ impl Walk {
         plain as f64 / (planes * rows * self.kind.components()) as f64
     }
 
-    /// Tiles of all images.
-    pub fn tiles(&self) -> usize {
-        self.tiles.iter().product()
+    /// Bundles of one part of the rows of all images.
+    fn of_a_part(&self) -> usize {
+        let [images, planes, _, rows] = self.tiles;
+        (images * planes * rows).div_ceil(self.sharing)
     }
 
-    pub fn tile(&self, index: usize) -> Tile {
-        let [_, planes, parts, rows] = self.tiles;
+    /// Bundles of all images.
+    pub fn bundles(&self) -> usize {
+        self.tiles[2] * self.of_a_part()
+    }
+
+    /// The tiles of a bundle lie as far apart as possible, so that those of neighbouring bundles
+    /// share rows.
+    pub fn bundle(&self, index: usize) -> Bundle {
+        let [images, planes, parts, rows] = self.tiles;
         let [of_planes, of_rows] = self.kind.sides().map(|side| side.outputs);
-        let first = index / rows % parts * self.row;
-        Tile {
-            image: index / (parts * rows * planes),
-            plane: index / (parts * rows) % planes * of_planes,
-            row: index % rows * of_rows,
-            columns: first..(first + self.row).min(self.output[2]),
-        }
+        // Along the planes of all images, the last of which may have fewer bundles.
+        let each = self.of_a_part();
+        let plane = (index / (parts * rows)).min(each / rows);
+        let here = if plane < each / rows { rows } else { each % rows };
+        let (part, row) = ((index - plane * parts * rows) / here, (index - plane * parts * rows) % here);
+        let tiles = std::array::from_fn(|nth| {
+            let at = plane * rows + row + nth * each;
+            (nth < self.sharing && at < images * planes * rows).then(|| Tile {
+                image: at / (planes * rows),
+                plane: at / rows % planes * of_planes,
+                row: at % rows * of_rows,
+            })
+        });
+        Bundle { tiles, columns: part * self.row..((part + 1) * self.row).min(self.output[2]) }
     }
 
     /// Taps of the kernel.
@@ -140,9 +177,10 @@ impl Walk {
         (0..taps).step_by(blocked::RUN).map(move |first| first..(first + blocked::RUN).min(taps))
     }
 
-    /// Values of one channel of one component: a row, and the values beyond it that its taps read.
+    /// Values of one channel of one component: a row, and the values beyond it that its taps read,
+    /// those of the tiles of a bundle in turn.
     pub fn pitch(&self) -> usize {
-        self.row + self.taps - 1
+        (self.row + self.taps - 1) * self.sharing
     }
 
     /// From one component of the source to the next, with this number of channels.
@@ -155,20 +193,21 @@ impl Walk {
         apart(self.row * lanes)
     }
 
-    /// Where a row of a tile's outputs lies within a channel of the output; `None` beyond it.
-    pub fn row_of_output(&self, tile: &Tile, index: usize) -> Option<usize> {
+    /// Where a row of the outputs of one of a bundle's tiles lies: image, and start within a channel
+    /// of it; `None` beyond the output.
+    pub fn row_of_output(&self, bundle: &Bundle, nth: usize, index: usize) -> Option<(usize, usize)> {
         let [depth, height, width] = self.output;
-        let of_rows = self.kind.sides()[1].outputs;
+        let (tile, of_rows) = (bundle.tiles[nth]?, self.kind.sides()[1].outputs);
         let (x, y) = (tile.plane + index / of_rows, tile.row + index % of_rows);
-        (x < depth && y < height).then(|| (x * height + y) * width + tile.columns.start)
+        (x < depth && y < height).then(|| (tile.image, (x * height + y) * width + bundle.columns.start))
     }
 
-    /// Components of the source that tiles read, `[tile][component][channel][position]`; positions
-    /// beyond a tile are zeros. `odd` is as for [`Source`].
+    /// Components of the source that bundles read, `[bundle][component][channel][position]`;
+    /// positions beyond a tile are zeros. `odd` is as for [`Source`].
     pub fn pack<'a>(
         &self,
-        transform: Source,
-        tiles: &[Tile],
+        loops: (Source, InTurn),
+        bundles: &[Bundle],
         image: impl Fn(usize) -> pack::Image<'a>,
         channels: Range<usize>,
         mut to: &mut [f32],
@@ -177,64 +216,75 @@ impl Walk {
         let each = self.kind.components() * self.component(channels.len());
         let rows = self.kind.sides()[1].outputs;
         let mut buffers = Rows::default();
-        for strip in tiles.chunk_by(|tile, next| tile.is_before(next, rows)) {
+        for strip in bundles.chunk_by(|bundle, next| bundle.is_before(next, rows)) {
             let here;
             (here, to) = to.split_at_mut(strip.len() * each);
-            self.pack_strip(transform, strip, image(strip[0].image), channels.clone(), here, &mut buffers, odd);
+            let images = strip[0].tiles.map(|tile| image(tile.map_or(0, |tile| tile.image)));
+            self.pack_strip(loops, strip, images, channels.clone(), here, &mut buffers, odd);
         }
     }
 
-    /// Consecutive tiles, which share rows.
+    /// Consecutive bundles, which share rows.
     #[expect(clippy::too_many_arguments, reason = "the buffers are the caller's own")]
     fn pack_strip(
         &self,
-        transform: Source,
-        strip: &[Tile],
-        image: pack::Image<'_>,
+        (transform, in_turn): (Source, InTurn),
+        strip: &[Bundle],
+        images: [pack::Image<'_>; SHARING],
         channels: Range<usize>,
         to: &mut [f32],
         rows: &mut Rows,
         odd: &mut [f32; WIDTH],
     ) {
-        let (pitch, [depth, height, width], tile) = (self.pitch(), self.source, &strip[0]);
+        let (pitch, [depth, height, width], columns) = (self.pitch(), self.source, &strip[0].columns);
         let ([of_planes, of_rows], components) = (self.kind.sides(), self.kind.components());
         let step = self.component(channels.len());
         assert!(to.len() == strip.len() * components * step, "room for all components");
         // The part of the row that lies within the tensor.
-        let reach = tile.columns.len() + self.taps - 1;
-        let before = self.padding[2].saturating_sub(tile.columns.start).min(reach);
-        let first = (tile.columns.start + before).saturating_sub(self.padding[2]).min(width);
+        let reach = columns.len() + self.taps - 1;
+        let before = self.padding[2].saturating_sub(columns.start).min(reach);
+        let first = (columns.start + before).saturating_sub(self.padding[2]).min(width);
         let count = (reach - before).min(width - first);
         assert!(count <= ZEROS.len(), "a row is no longer than a tile's");
         let inside =
             |at: usize, axis: usize, length: usize| at.checked_sub(self.padding[axis]).filter(|at| *at < length);
         rows.starts.clear();
-        for y in 0..of_rows.outputs * strip.len() + of_rows.source - of_rows.outputs {
-            let y = inside(tile.row + y, 1, height);
-            for x in 0..of_planes.source {
-                let x = inside(tile.plane + x, 0, depth);
-                rows.starts.push(x.zip(y).map(|(x, y)| (x * height + y) * width + first));
+        let of_tile = (of_rows.outputs * strip.len() + of_rows.source - of_rows.outputs) * of_planes.source;
+        for tile in &strip[0].tiles[..self.sharing] {
+            for row in 0..of_tile / of_planes.source {
+                let y = tile.and_then(|tile| inside(tile.row + row, 1, height).zip(Some(tile.plane)));
+                rows.starts.extend((0..of_planes.source).map(|x| {
+                    let (y, plane) = y?;
+                    inside(plane + x, 0, depth).map(|x| (x * height + y) * width + first)
+                }));
             }
         }
         for (index, c) in channels.enumerate() {
-            let ((values, from), (next, next_from)) = (image.channel(c), image.channel(c + 1));
-            let values = &values[from..][..image.volume];
             rows.from.clear();
-            rows.from.extend(rows.starts.iter().map(|start| {
-                let Some(start) = *start else { return ZEROS.as_ptr() };
-                // The next channel's rows lie far away, where the hardware does not prefetch.
-                prefetch(next, next_from + start, count);
-                values[start..start + count].as_ptr()
-            }));
+            for (image, starts) in images.iter().zip(rows.starts.chunks_exact(of_tile)) {
+                let ((values, from), (next, next_from)) = (image.channel(c), image.channel(c + 1));
+                let values = &values[from..][..image.volume];
+                rows.from.extend(starts.iter().map(|start| {
+                    let Some(start) = *start else { return ZEROS.as_ptr() };
+                    // The next channel's rows lie far away, where the hardware does not prefetch.
+                    prefetch(next, next_from + start, count);
+                    values[start..start + count].as_ptr()
+                }));
+            }
+            if self.sharing > 1 {
+                // SAFETY: the rows have `count` values.
+                unsafe { rows.take_turns(in_turn, count) };
+            }
             let row = index * pitch;
+            let [before, count] = [before, count].map(|values| values * self.sharing);
             if before > 0 || before + count < pitch {
                 for component in to[row..].chunks_mut(step) {
                     clear(&mut component[..before]);
                     clear(&mut component[before + count..pitch]);
                 }
             }
-            // SAFETY: the rows have `count` values, and each component of each tile has space for a
-            // row of `pitch` values.
+            // SAFETY: the rows have `count` values, and each component of each bundle has space for
+            // a row of `pitch` values.
             unsafe {
                 let to = to.as_mut_ptr().add(row + before);
                 transform(&rows.from, count, to, (components * step, step), odd.as_mut_ptr());
@@ -249,27 +299,55 @@ pub fn apart(count: usize) -> usize {
     (count.div_ceil(WIDTH) | 1) * WIDTH
 }
 
-/// The rows that a strip of tiles reads, by plane: where they begin in a channel (`None`: none of
-/// the tensor's), and in memory.
+/// The rows that a strip of bundles reads, by tile, row and plane: where they begin in a channel
+/// (`None`: none of the tensor's), and in memory.
 #[derive(Default)]
 struct Rows {
     starts: Vec<Option<usize>>,
     from: Vec<*const f32>,
+    /// Copies of two rows each, their values in turn.
+    both: Vec<f32>,
 }
 
-impl Tile {
-    /// Whether the other one follows this one, which has `rows` rows of outputs.
-    fn is_before(&self, other: &Self, rows: usize) -> bool {
-        let place = |tile: &Self| (tile.image, tile.plane, tile.columns.start);
-        place(self) == place(other) && self.row + rows == other.row
+impl Rows {
+    /// Of the rows of two tiles, `count` values each, makes rows whose values are those of both in
+    /// turn.
+    unsafe fn take_turns(&mut self, in_turn: InTurn, count: usize) {
+        let each = self.from.len() / 2;
+        self.both.resize(self.both.len().max(2 * each * count), 0.0);
+        let to = self.both.as_mut_ptr();
+        for row in 0..each {
+            // SAFETY: the caller grants `count` values of each row, and there is space for both of
+            // every row.
+            unsafe {
+                let to = to.add(2 * row * count);
+                in_turn([self.from[row], self.from[each + row]], count, to);
+                self.from[row] = to;
+            }
+        }
+        self.from.truncate(each);
     }
 }
 
-/// Zeros; margins are mostly one value.
+impl Bundle {
+    /// Whether each tile of the other one follows that of this one, which has `rows` rows of
+    /// outputs.
+    fn is_before(&self, other: &Self, rows: usize) -> bool {
+        let follows = |(tile, next): (&Option<Tile>, &Option<Tile>)| match (tile, next) {
+            (Some(a), Some(b)) => (a.image, a.plane, a.row + rows) == (b.image, b.plane, b.row),
+            (None, None) => true,
+            _ => false,
+        };
+        self.columns == other.columns && self.tiles.iter().zip(&other.tiles).all(follows)
+    }
+}
+
+/// Zeros; margins are mostly a value of each tile.
 fn clear(values: &mut [f32]) {
     match values {
         [] => {}
         [one] => *one = 0.0,
+        [one, other] => (*one, *other) = (0.0, 0.0),
         more => more.fill(0.0),
     }
 }

@@ -9,7 +9,7 @@ use super::super::blocked::channel_tile::Rows;
 use super::super::blocked::{Chunk, Loops, WIDTH, chunks_of_channels, pack};
 use super::super::geometry::Geometry;
 use super::taps::{self, TAPS, Taps};
-use super::tiles::{Tile, Walk, apart};
+use super::tiles::{Bundle, Walk, apart};
 use super::transform::Transforms;
 use crate::shared::Shared;
 
@@ -33,13 +33,23 @@ struct Work<'a> {
     dy: &'a [f32],
     /// The most channels of the source in a task.
     channels: usize,
-    /// Tiles of a block.
+    /// Bundles of a block.
     block: usize,
 }
 
+/// Buffers of the output gradient.
+#[derive(Default)]
+struct Gradient {
+    packed: Vec<f32>,
+    /// The rows of a bundle with channels as lanes.
+    rows: Vec<f32>,
+    /// One of them before, lane by lane.
+    lines: Vec<f32>,
+}
+
 thread_local! {
-    /// Packed source, packed gradient and its rows, kept for the next task.
-    static SCRATCH: RefCell<[Vec<f32>; 3]> = const { RefCell::new([Vec::new(), Vec::new(), Vec::new()]) };
+    /// Packed source, and buffers of the gradient, kept for the next task.
+    static SCRATCH: RefCell<(Vec<f32>, Gradient)> = RefCell::default();
 }
 
 /// The gradient with respect to the weight, `[O, I, ...kernel]`, from the source `x` and the output
@@ -54,15 +64,15 @@ pub fn weight_gradient(loops: Loops<'_>, x: &[f32], dy: &[f32], g: &Geometry) ->
     let parts = walk.channels.div_ceil((SUMS / (components * walk.taps * lanes)).max(1));
     let channels = walk.channels.div_ceil(parts);
     let parts = walk.channels.div_ceil(channels);
-    let per_tile = components * (walk.component(channels) + walk.sums(lanes.min(loops.channels.vectors * WIDTH)));
-    let block = (BLOCK / per_tile).max(1);
-    let segments = TASKS.div_ceil(groups * parts).min(walk.tiles().div_ceil(block));
+    let each = components * (walk.component(channels) + walk.sums(lanes.min(loops.channels.vectors * WIDTH)));
+    let block = (BLOCK / each).max(1);
+    let segments = TASKS.div_ceil(groups * parts).min(walk.bundles().div_ceil(block));
     let work = Work { loops, transforms: loops.transforms.of(walk.kind), walk, x, dy, channels, block };
     let mut partial: Vec<Vec<f32>> = (0..groups * parts * segments)
         .into_par_iter()
         .map(|task| {
             let (segment, place) = (task % segments, task / segments);
-            let from = |s: usize| s * walk.tiles() / segments;
+            let from = |s: usize| s * walk.bundles() / segments;
             work.task(place / parts, place % parts, from(segment)..from(segment + 1))
         })
         .collect::<Option<_>>()?;
@@ -99,7 +109,7 @@ impl Work<'_> {
     /// Sums of one run of taps of a component for one chunk: how many channels are summed at a
     /// time, and how many sums there are.
     fn run(&self, part: usize, chunk: Chunk, taps: usize) -> (usize, usize) {
-        let (count, _) = self.loops.channels.block(chunk.lanes / WIDTH, taps);
+        let (count, _) = self.loops.channels.table(chunk.lanes / WIDTH, self.walk.sharing).block(taps);
         (count, self.part(part).len().next_multiple_of(count) * taps * chunk.lanes)
     }
 
@@ -113,30 +123,31 @@ impl Work<'_> {
         apart(self.walk.runs().map(|taps| self.run(part, chunk, taps.len()).1).sum())
     }
 
-    /// The sums of one group of output channels and one part of the channels over some tiles,
+    /// The sums of one group of output channels and one part of the channels over some bundles,
     /// `[chunk][component]`; `None` where a value is not finite.
-    fn task(&self, group: usize, part: usize, tiles: Range<usize>) -> Option<Vec<f32>> {
+    fn task(&self, group: usize, part: usize, bundles: Range<usize>) -> Option<Vec<f32>> {
         let (walk, chunks, channels) = (&self.walk, self.chunks(group), self.part(part));
         let components = walk.kind.components();
         let lengths: Vec<usize> = chunks.iter().map(|chunk| components * self.sums(part, *chunk)).collect();
         let mut sums = vec![0.0; lengths.iter().sum()];
         let (volume, component) = (walk.source.iter().product::<usize>(), walk.component(channels.len()));
         let mut odd = [0.0; WIDTH];
-        SCRATCH.with_borrow_mut(|[packed, gradient, rows]| {
-            let tiles: Vec<Tile> = tiles.map(|index| walk.tile(index)).collect();
-            for tiles in tiles.chunks(self.block) {
-                packed.resize(packed.len().max(tiles.len() * components * component), 0.0);
+        SCRATCH.with_borrow_mut(|(packed, gradient)| {
+            let bundles: Vec<Bundle> = bundles.map(|index| walk.bundle(index)).collect();
+            for bundles in bundles.chunks(self.block) {
+                packed.resize(packed.len().max(bundles.len() * components * component), 0.0);
                 let image = |index: usize| {
                     let start = index * walk.channels * volume;
                     pack::Image::one(&self.x[start..][..walk.channels * volume], volume)
                 };
-                walk.pack(self.transforms.source, tiles, image, channels.clone(), packed, &mut odd);
+                let loops = (self.transforms.source, self.loops.channels.in_turn);
+                walk.pack(loops, bundles, image, channels.clone(), packed, &mut odd);
                 let mut rest = sums.as_mut_slice();
                 for (chunk, length) in chunks.iter().zip(&lengths) {
                     let here;
                     (here, rest) = rest.split_at_mut(*length);
-                    self.pack_gradient(gradient, rows, tiles, *chunk, &mut odd);
-                    self.products(part, *chunk, tiles.len(), packed, gradient, here);
+                    self.pack_gradient(gradient, bundles, *chunk, &mut odd);
+                    self.products(part, *chunk, bundles.len(), packed, &gradient.packed, here);
                 }
             }
         });
@@ -144,54 +155,25 @@ impl Work<'_> {
     }
 
     /// Components of the output gradient with its channels as lanes:
-    /// `[tile][component][position][lane]`, zeros beyond a tile's row.
+    /// `[bundle][component][position][lane]`, zeros beyond a tile's row.
     fn pack_gradient(
         &self,
-        to: &mut Vec<f32>,
-        rows: &mut Vec<f32>,
-        tiles: &[Tile],
+        Gradient { packed, rows, lines }: &mut Gradient,
+        bundles: &[Bundle],
         Chunk { first, lanes }: Chunk,
         odd: &mut [f32; WIDTH],
     ) {
-        let walk = &self.walk;
-        let (volume, component) = (walk.output.iter().product::<usize>(), walk.sums(lanes));
+        let (walk, component) = (&self.walk, self.walk.sums(lanes));
         let (components, outputs) = (walk.kind.components(), walk.kind.outputs());
-        to.resize(to.len().max(tiles.len() * components * component), 0.0);
+        packed.resize(packed.len().max(bundles.len() * components * component), 0.0);
         // Whole squares of sixteen positions.
         let each = walk.row.next_multiple_of(WIDTH) * WIDTH;
         rows.resize(rows.len().max(outputs * each), 0.0);
         let rows = &mut rows[..outputs * each];
-        for (tile, to) in tiles.iter().zip(to.chunks_exact_mut(components * component)) {
-            let count = tile.columns.len();
+        for (bundle, to) in bundles.iter().zip(packed.chunks_exact_mut(components * component)) {
             for vector in (0..lanes).step_by(WIDTH) {
-                let channel = first + vector;
-                let present = WIDTH.min(walk.lanes - channel);
                 for (index, row) in rows.chunks_exact_mut(each).enumerate() {
-                    let Some(place) = walk.row_of_output(tile, index) else {
-                        row.fill(0.0);
-                        continue;
-                    };
-                    let from = (tile.image * walk.lanes + channel) * volume + place;
-                    for position in (0..walk.row).step_by(WIDTH) {
-                        let square = &mut row[position * WIDTH..][..WIDTH * WIDTH];
-                        let here = WIDTH.min(count.saturating_sub(position));
-                        let from = &self.dy[(from + position).min(self.dy.len())..];
-                        if present == WIDTH && here > 0 && from.len() >= 15 * volume + WIDTH {
-                            // SAFETY: sixteen rows of sixteen values lie within the gradient, and
-                            // the square holds them.
-                            unsafe {
-                                let turn = self.loops.channels.transpose;
-                                turn(from.as_ptr(), volume, square.as_mut_ptr(), WIDTH);
-                            }
-                            // Values read beyond the row belong to another one.
-                            square[here * WIDTH..].fill(0.0);
-                            continue;
-                        }
-                        square.fill(0.0);
-                        for (p, lanes) in square.chunks_exact_mut(WIDTH).enumerate().take(here) {
-                            lanes.iter_mut().take(present).enumerate().for_each(|(l, to)| *to = from[l * volume + p]);
-                        }
-                    }
+                    self.turn_gradient(row, lines, bundle, index, first + vector);
                 }
                 // SAFETY: rows of as many registers, and each component has space for them at the
                 // distance of its lanes.
@@ -204,12 +186,56 @@ impl Work<'_> {
         }
     }
 
-    /// Adds the products of some tiles.
-    fn products(&self, part: usize, chunk: Chunk, tiles: usize, packed: &[f32], gradient: &[f32], sums: &mut [f32]) {
+    /// A row of the output gradient of the tiles of a bundle: sixteen lanes of the channels from
+    /// `channel` on at each position, zeros beyond it.
+    fn turn_gradient(&self, row: &mut [f32], lines: &mut Vec<f32>, bundle: &Bundle, index: usize, channel: usize) {
+        let (walk, turn) = (&self.walk, self.loops.channels.transpose);
+        let (volume, count) = (walk.output.iter().product::<usize>(), bundle.columns.len());
+        let (length, present) = (row.len() / WIDTH, (WIDTH / walk.sharing).min(walk.lanes - channel));
+        let place = |tile: usize| {
+            let (image, place) = walk.row_of_output(bundle, tile, index)?;
+            Some((image * walk.lanes + channel) * volume + place)
+        };
+        if let Some(from) = place(0).map(|from| &self.dy[from..])
+            && present == WIDTH
+            && from.len() >= 15 * volume + length
+        {
+            for position in (0..length).step_by(WIDTH) {
+                // SAFETY: sixteen rows of `length` values lie within the gradient, and the row has
+                // as many registers.
+                unsafe {
+                    turn(from[position..].as_ptr(), volume, row[position * WIDTH..].as_mut_ptr(), WIDTH);
+                }
+            }
+            // Values read beyond the row belong to another one.
+            row[count * WIDTH..].fill(0.0);
+            return;
+        }
+        if (0..walk.sharing).all(|tile| place(tile).is_none()) {
+            row.fill(0.0);
+            return;
+        }
+        lines.resize(WIDTH * length, 0.0);
+        for (lane, line) in lines.chunks_exact_mut(length).enumerate() {
+            let (channel, tile) = (lane / walk.sharing, lane % walk.sharing);
+            let from = place(tile).filter(|_| channel < present).map(|from| &self.dy[from + channel * volume..]);
+            let values = from.map_or(&[][..], |from| &from[..count]);
+            copy(line, values);
+        }
+        for position in (0..length).step_by(WIDTH) {
+            // SAFETY: sixteen lines of `length` values, and as many registers.
+            unsafe {
+                turn(lines[position..].as_ptr(), length, row[position * WIDTH..].as_mut_ptr(), WIDTH);
+            }
+        }
+    }
+
+    /// Adds the products of some bundles.
+    fn products(&self, part: usize, chunk: Chunk, bundles: usize, packed: &[f32], gradient: &[f32], sums: &mut [f32]) {
         let (walk, length, components) = (&self.walk, self.sums(part, chunk), self.walk.kind.components());
         let (component, row) = (walk.component(self.part(part).len()), walk.sums(chunk.lanes));
         let rows = Rows {
-            planes: tiles,
+            planes: bundles,
             rows: 1,
             width: walk.row,
             x_plane: components * component,
@@ -217,22 +243,21 @@ impl Work<'_> {
             dy_plane: components * row,
         };
         assert!(
-            packed.len() >= tiles * components * component && gradient.len() >= tiles * components * row,
-            "components of all tiles"
+            packed.len() >= bundles * components * component && gradient.len() >= bundles * components * row,
+            "components of all bundles"
         );
         for taps in walk.runs() {
-            let (_, Some(run)) = self.loops.channels.block(chunk.lanes / WIDTH, taps.len()) else {
-                unreachable!("a block for every length of a run")
-            };
+            let table = self.loops.channels.table(chunk.lanes / WIDTH, walk.sharing);
+            let (_, Some(run)) = table.block(taps.len()) else { unreachable!("a block for every length of a run") };
             let (count, used) = self.run(part, chunk, taps.len());
             let offsets = self.offsets(part, count);
             let before = self.before(part, chunk, taps.start);
             for (c, sums) in sums.chunks_exact_mut(length).enumerate() {
-                let (x, dy) = (&packed[c * component + taps.start..], &gradient[c * row..]);
+                let (x, dy) = (&packed[c * component + taps.start * walk.sharing..], &gradient[c * row..]);
                 let sums = sums[before..][..used].chunks_exact_mut(count * taps.len() * chunk.lanes);
                 for (offsets, sums) in offsets.chunks_exact(count).zip(sums) {
-                    // SAFETY: the assertion covers what is read, a row of which has one value less
-                    // than outputs and taps; `sums` holds a register for every channel, tap and
+                    // SAFETY: the assertion covers what is read, a row of which has one value of each
+                    // tile less than outputs and taps; `sums` holds a register for every channel, tap and
                     // vector.
                     unsafe { run(x.as_ptr(), offsets, &rows, dy.as_ptr(), sums.as_mut_ptr()) };
                 }
@@ -269,7 +294,14 @@ impl Work<'_> {
                     }
                     taps::turned(self.loops, &taps, count, &mut turned);
                     let lane = chunk.first + vector;
-                    for (l, row) in turned.iter().enumerate().take(walk.lanes - lane) {
+                    // The sums of the tiles that share registers.
+                    for rows in turned.chunks_exact_mut(walk.sharing) {
+                        let Some((row, others)) = rows.split_first_mut() else { continue };
+                        for other in others {
+                            row[..count].iter_mut().zip(other).for_each(|(sum, value)| *sum += *value);
+                        }
+                    }
+                    for (l, row) in turned.iter().step_by(walk.sharing).enumerate().take(walk.lanes - lane) {
                         // SAFETY: these taps belong to this task alone.
                         let to = unsafe { out.part(((lane + l) * walk.channels + channel) * count, count) };
                         to.write_copy_of_slice(&row[..count]);
@@ -277,5 +309,17 @@ impl Work<'_> {
                 }
             }
         }
+    }
+}
+
+/// Copies a row and zeros what is beyond it, inline: calls would take longer than the copy.
+fn copy(to: &mut [f32], from: &[f32]) {
+    let (whole, rest) = from.as_chunks::<WIDTH>();
+    let (lines, _) = to.as_chunks_mut::<WIDTH>();
+    let (full, others) = lines.split_at_mut(whole.len());
+    full.iter_mut().zip(whole).for_each(|(to, from)| *to = *from);
+    others.iter_mut().for_each(|to| *to = [0.0; WIDTH]);
+    if let Some(last) = others.first_mut() {
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
     }
 }
