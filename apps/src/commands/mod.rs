@@ -23,6 +23,7 @@ mod network;
 mod opening;
 pub mod plugin;
 pub mod predict;
+mod predict_nnunet;
 mod predict_slides;
 mod predicted;
 pub mod preprocess;
