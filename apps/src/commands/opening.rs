@@ -33,14 +33,7 @@ impl OpeningArgs {
     /// The best checkpoint on a device, as the command line has it without other options.
     pub fn new(device: &str, tune: Option<&str>) -> Self {
         let tune = tune.map(str::to_owned);
-        Self {
-            checkpoint: None,
-            device: device.to_owned(),
-            tune,
-            tta: None,
-            accept: Vec::new(),
-            classes: None,
-        }
+        Self { checkpoint: None, device: device.to_owned(), tune, tta: None, accept: Vec::new(), classes: None }
     }
 
     /// The checkpoint of each run.

@@ -151,7 +151,9 @@ impl Architecture {
         };
         let dropout = match operator(arguments, "dropout_op") {
             None => 0.0,
-            Some(op) if op == format!("Dropout{dims}d") || op == "Dropout" => number(arguments, "dropout_op_kwargs", "p", 0.5),
+            Some(op) if op == format!("Dropout{dims}d") || op == "Dropout" => {
+                number(arguments, "dropout_op_kwargs", "p", 0.5)
+            }
             Some(op) => return Err(NnunetError::key("dropout_op", format!("{op} is not supported"))),
         };
         Ok(Architecture {

@@ -38,7 +38,10 @@ impl DatasetJson {
     /// Keys that are missing or have unusable values.
     pub fn parse(raw: Value) -> Result<Self> {
         let Some(file_ending) = raw.get("file_ending").and_then(Value::as_str).filter(|e| e.starts_with('.')) else {
-            return Err(NnunetError::key("file_ending", "is missing; expected the ending of image files, as `.nii.gz`"));
+            return Err(NnunetError::key(
+                "file_ending",
+                "is missing; expected the ending of image files, as `.nii.gz`",
+            ));
         };
         let channels = ["channel_names", "modality"].into_iter().find_map(|key| raw.get(key)?.as_object());
         let Some(channels) = channels.filter(|channels| !channels.is_empty()) else {

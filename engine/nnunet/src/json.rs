@@ -40,7 +40,8 @@ fn without_literals(text: &str) -> String {
     let (mut rest, mut inside) = (text, false);
     while let Some(first) = rest.chars().next() {
         if inside {
-            let taken = if first == '\\' { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { first.len_utf8() };
+            let taken =
+                if first == '\\' { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { first.len_utf8() };
             inside = first != '"';
             out.push_str(&rest[..taken]);
             rest = &rest[taken..];

@@ -82,14 +82,14 @@ impl LabelManager {
         let foreground: Vec<u16> = all.iter().copied().filter(|label| *label != 0 && Some(*label) != ignore).collect();
         let regions = entries.iter().any(|(name, numbers)| name != "ignore" && numbers.len() > 1);
         if !regions {
-            let name = |label: u16| entries.iter().find(|(_, numbers)| numbers[0] == label).map(|(name, _)| name.clone());
+            let name =
+                |label: u16| entries.iter().find(|(_, numbers)| numbers[0] == label).map(|(name, _)| name.clone());
             let heads = std::iter::once(0).chain(foreground.iter().copied());
             let heads = heads.map(|label| (name(label).unwrap_or_default(), vec![label])).collect();
             return Ok(LabelManager { heads, writes: Writes::Winner, foreground, ignore });
         }
         // Outputs are in the order of the file.
-        let heads: Vec<_> =
-            entries.into_iter().filter(|(name, numbers)| name != "ignore" && numbers != &[0]).collect();
+        let heads: Vec<_> = entries.into_iter().filter(|(name, numbers)| name != "ignore" && numbers != &[0]).collect();
         let order = dataset.get("regions_class_order").cloned().unwrap_or_default();
         let order: Option<Vec<u16>> = serde_json::from_value(order).ok();
         match order {

@@ -5,6 +5,8 @@
 //! adds up their outputs as nnU-Net does, in half precision, and [`export`] makes label maps of the
 //! sum. The network itself, and the reading of images, are not here: this crate has no tensor.
 //!
+//! [`planner`] makes plans of a data set's fingerprint.
+//!
 //! Arrays are `[channel, z, y, x]`, the last axis fastest, as nnU-Net's are; spacings and shapes are
 //! in the same order.
 
@@ -18,6 +20,7 @@ mod json;
 mod labels;
 mod normalize;
 mod pairwise;
+pub mod planner;
 mod plans;
 pub mod postprocess;
 pub mod preprocess;

@@ -152,7 +152,10 @@ impl Configuration {
         let spacing: Vec<f64> = required(keys, "spacing", "a size in mm per axis")?;
         let dims = patch_size.len();
         if !(2..=3).contains(&dims) || patch_size.contains(&0) {
-            return Err(NnunetError::key("patch_size", format!("{patch_size:?}: expected two or three numbers above 0")));
+            return Err(NnunetError::key(
+                "patch_size",
+                format!("{patch_size:?}: expected two or three numbers above 0"),
+            ));
         }
         if spacing.len() != dims || spacing.iter().any(|s| !s.is_finite() || *s <= 0.0) {
             return Err(NnunetError::key("spacing", format!("{spacing:?}: expected {dims} sizes above 0")));

@@ -153,7 +153,8 @@ pub fn read(path: &Path) -> Result<Volume> {
     let file = |what: String| NnunetError::File { path: path.to_owned(), what };
     let mut archive = NpzArchive::new(BufReader::new(File::open(path).map_err(io)?)).map_err(io)?;
     let array = archive.by_name(ARRAY).map_err(io)?;
-    let array = array.ok_or_else(|| file(format!("holds no array {ARRAY:?}; expected nnU-Net's --save_probabilities")))?;
+    let array =
+        array.ok_or_else(|| file(format!("holds no array {ARRAY:?}; expected nnU-Net's --save_probabilities")))?;
     let shape: Vec<usize> = array.shape().iter().map(|length| *length as usize).collect();
     let values = array.shape().iter().try_fold(1_u64, |n, length| n.checked_mul(*length));
     let &[channels, z, y, x] = &shape[..] else {

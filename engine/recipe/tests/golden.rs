@@ -54,7 +54,7 @@ fn postprocessed_labels_are_those_of_nnunet() {
     let before = before.iter().find(|folder| folder.is_dir()).expect("labels before it");
     let steps = postprocess::read(&folder.join("postprocessing.pkl")).expect("a pickle");
     assert_eq!(steps, postprocess::read(&folder.join("postprocessing.json")).expect("JSON"));
-    assert_eq!((steps.len(), &steps[0].labels[..]), (2, &[1, 2, 3][..]));
+    assert_eq!((steps.len(), &steps[0].labels[..], &steps[2].labels[..]), (3, &[1, 2, 3][..], &[2][..]));
     for case in ["case_0.nii.gz", "case_1.nii.gz", "case_2.nii.gz"] {
         let read = |folder: &Path| hearth_data::nifti::read_nifti_values(folder.join(case)).expect("labels");
         let ((header, values), (_, expected)) = (read(before), read(folder));

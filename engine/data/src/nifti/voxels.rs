@@ -67,12 +67,7 @@ pub(super) fn unpack(
 }
 
 /// Reads values in the order of the file, threads over parts of it.
-pub(super) fn in_order(
-    bytes: &[u8],
-    data_type: DataType,
-    big_endian: bool,
-    scaling: Option<(f64, f64)>,
-) -> Vec<f32> {
+pub(super) fn in_order(bytes: &[u8], data_type: DataType, big_endian: bool, scaling: Option<(f64, f64)>) -> Vec<f32> {
     each_type!(data_type, big_endian, scaling, |SIZE, read| {
         bytes.par_chunks_exact(SIZE).map(|raw| read(std::array::from_fn(|i| raw[i]))).collect()
     })

@@ -7,7 +7,8 @@ use hearth_kernels::conv3d::{Channels, ConvShape, Then};
 use super::facts::Facts;
 use crate::cost;
 use crate::layers::{
-    Act, Axes, ConfigError, Conv, ConvTranspose, Dropout, LayerSpec, Norm, Scope, act, norm, norm_then_act, residual_sum,
+    Act, Axes, ConfigError, Conv, ConvTranspose, Dropout, LayerSpec, Norm, Scope, act, norm, norm_then_act,
+    residual_sum,
 };
 use crate::named::Named;
 

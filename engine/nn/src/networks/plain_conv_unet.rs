@@ -95,12 +95,8 @@ impl PlainConvUNetConfig {
     /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<PlainConvUNet, ConfigError> {
         let facts = Facts::new("PlainConvUNet", self.spatial_dims, [self.in_channels, self.out_channels])?;
-        let layers = Layers {
-            bias: self.conv_bias,
-            norm: self.norm.clone(),
-            act: self.act.clone(),
-            dropout: self.dropout,
-        };
+        let layers =
+            Layers { bias: self.conv_bias, norm: self.norm.clone(), act: self.act.clone(), dropout: self.dropout };
         let sizes = [&self.kernel_sizes[..], &self.strides[..]];
         let stages = Stages::new(facts, &self.features_per_stage, sizes, layers)?;
         let count = stages.len();

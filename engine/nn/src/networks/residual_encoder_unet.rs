@@ -98,12 +98,8 @@ impl ResidualEncoderUNetConfig {
     /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<ResidualEncoderUNet, ConfigError> {
         let facts = Facts::new("ResidualEncoderUNet", self.spatial_dims, [self.in_channels, self.out_channels])?;
-        let layers = Layers {
-            bias: self.conv_bias,
-            norm: self.norm.clone(),
-            act: self.act.clone(),
-            dropout: self.dropout,
-        };
+        let layers =
+            Layers { bias: self.conv_bias, norm: self.norm.clone(), act: self.act.clone(), dropout: self.dropout };
         let sizes = [&self.kernel_sizes[..], &self.strides[..]];
         let stages = Stages::new(facts, &self.features_per_stage, sizes, layers)?;
         let count = stages.len();
@@ -122,8 +118,7 @@ impl ResidualEncoderUNetConfig {
             let input = if s == 0 { stem } else { stages.features[s - 1] };
             let scope = inside.enter(&s.to_string()).enter("blocks");
             let blocks = (0..blocks[s]).map(|b| {
-                let (input, stride) =
-                    if b == 0 { (input, stages.strides[s]) } else { (stages.features[s], [1; 3]) };
+                let (input, stride) = if b == 0 { (input, stages.strides[s]) } else { (stages.features[s], [1; 3]) };
                 let channels = [input, stages.features[s]];
                 BasicBlockD::new(&scope.enter(&b.to_string()), channels, stages.kernels[s], stride, &stages)
             });

@@ -147,7 +147,15 @@ impl StateDict {
             prefix.push_str(wrapper);
             tensors = tensors.into_iter().map(|(key, tensor)| (key[wrapper.len()..].to_owned(), tensor)).collect();
         }
-        Ok(StateDict { path: path.to_owned(), tensors, found_at, prefix, passed_over: objects, tree, _unpacked: unpacked })
+        Ok(StateDict {
+            path: path.to_owned(),
+            tensors,
+            found_at,
+            prefix,
+            passed_over: objects,
+            tree,
+            _unpacked: unpacked,
+        })
     }
 
     /// The keys, sorted.

@@ -64,7 +64,7 @@ fn keys_are_those_of_nnunets_checkpoints() {
         "strides": [1, [1, 2, 2], 2], "deep_supervision": false});
     let residual = json!({"name": "ResidualEncoderUNet", "in_channels": 2, "features_per_stage": [4, 8, 16],
         "strides": [1, 2, 2], "n_blocks_per_stage": [1, 2, 2]});
-    let flat = json!({"name": "PlainConvUNet", "spatial_dims": 2, "features_per_stage": [4, 8, 16],
+    let flat = json!({"name": "PlainConvUNet", "spatial_dims": 2, "features_per_stage": [8, 16, 24],
         "strides": [1, 2, 2]});
     for (case, config) in
         [("ct_aniso_separate_z", plain), ("mr_resenc_masked_2ch", residual), ("mr_2d_transposed", flat)]
@@ -79,10 +79,8 @@ fn keys_are_those_of_nnunets_checkpoints() {
         let net = weights::from_bytes(net, &dict.to_bytes().expect("weights")).expect("every key").0;
         let ours = weights::to_bytes(&net).expect("weights");
         let ours = SafeTensors::deserialize(&ours).expect("whole");
-        let [ours, theirs]: [BTreeSet<String>; 2] = [
-            ours.names().into_iter().map(str::to_owned).collect(),
-            dict.keys().map(str::to_owned).collect(),
-        ];
+        let [ours, theirs]: [BTreeSet<String>; 2] =
+            [ours.names().into_iter().map(str::to_owned).collect(), dict.keys().map(str::to_owned).collect()];
         assert_eq!(ours, theirs, "{case}");
         // One of several names is enough.
         dict.retain(|key| !key.contains(".all_modules.") && !key.starts_with("decoder.encoder."));

@@ -105,7 +105,11 @@ impl Machine<'_> {
             ("numpy._core.multiarray.scalar" | "numpy.core.multiarray.scalar", Some([kind, Value::Array(bytes)])) => {
                 integer(kind.as_str().unwrap_or_default(), bytes)
             }
-            _ => return Err(format!("the pickle calls {function}; nothing is called, and only numpy's numbers are read")),
+            _ => {
+                return Err(format!(
+                    "the pickle calls {function}; nothing is called, and only numpy's numbers are read"
+                ));
+            }
         };
         self.push(number.ok_or_else(|| format!("{arguments} is no whole number of numpy's"))?)
     }

@@ -16,13 +16,7 @@ fn distinct(labels: &[i32]) -> Vec<i32> {
 
 /// scikit-image's linear resizing of each indicator. Of equal ones the nearest neighbour's label
 /// wins, if it is among them, else the smallest.
-pub(super) fn by_indicators(
-    labels: &[i32],
-    from: Axes3,
-    to: Axes3,
-    order: u8,
-    separate: Option<usize>,
-) -> Vec<i32> {
+pub(super) fn by_indicators(labels: &[i32], from: Axes3, to: Axes3, order: u8, separate: Option<usize>) -> Vec<i32> {
     let voxels = to.iter().product();
     let (mut best, mut out) = (vec![f64::NEG_INFINITY; voxels], vec![0; voxels]);
     let mut near = Vec::with_capacity(voxels);

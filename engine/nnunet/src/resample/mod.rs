@@ -118,12 +118,7 @@ impl Resampling {
 
     /// The outputs of a network at another size: a function from a head to its values, which are in
     /// half precision if the function keeps that.
-    pub(crate) fn heads<'a>(
-        &self,
-        logits: &'a Volume<f16>,
-        shape: Axes3,
-        separate: Option<usize>,
-    ) -> Heads<'a> {
+    pub(crate) fn heads<'a>(&self, logits: &'a Volume<f16>, shape: Axes3, separate: Option<usize>) -> Heads<'a> {
         Heads::new(*self, logits, shape, separate)
     }
 }

@@ -24,7 +24,10 @@ impl NnunetEnsemble {
         for other in &members[1..] {
             let differs = |what: &str| {
                 let paths = [first, other].map(|member| member.folder.path.display().to_string());
-                RecipeError::new(format!("{} and {} differ in their {what}, and cannot be averaged", paths[0], paths[1]))
+                RecipeError::new(format!(
+                    "{} and {} differ in their {what}, and cannot be averaged",
+                    paths[0], paths[1]
+                ))
             };
             let [one, two] = [&first.folder.dataset, &other.folder.dataset];
             if one.labels != two.labels {

@@ -63,9 +63,8 @@ pub(super) fn build(
 }
 
 fn norm(architecture: &Architecture, batch_norm: bool) -> Option<LayerSpec> {
-    let of = |name: &str, eps: f64, affine: bool| {
-        LayerSpec::with(name, &[("eps", json!(eps)), ("affine", json!(affine))])
-    };
+    let of =
+        |name: &str, eps: f64, affine: bool| LayerSpec::with(name, &[("eps", json!(eps)), ("affine", json!(affine))]);
     if batch_norm {
         return Some(of("batch", 1e-5, true));
     }

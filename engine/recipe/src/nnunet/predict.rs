@@ -3,14 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, DataError, Device, Tensor, TensorData};
 use half::f16;
 use hearth_data::Progress;
+use hearth_kernels::conv3d::plain_sums;
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_nnunet::export::Origin;
 use hearth_nnunet::preprocess::{Prepared, prepare};
 use hearth_nnunet::window::{Sum, Windows, mean_of_folds, mirrorings, tile};
-use hearth_nnunet::{Case, Configuration, Folds, ModelFolder, Volume, cases, export, postprocess, probabilities};
+use hearth_nnunet::{
+    Axes3, Case, Configuration, Folds, ModelFolder, NnunetError, Volume, cases, export, postprocess, probabilities,
+};
 use hearth_train::Precision;
 use serde_json::{Value, json};
 
@@ -18,6 +21,9 @@ use super::checkpoint::Checkpoint;
 use super::image::{CaseImage, Grid, Reader, read, read_labels};
 use crate::error::{Context, Outcome, RecipeError};
 use crate::run::outputs::sum;
+
+/// Networks of at most this many channels take plain sums: fewer products hardly make them faster.
+const PLAIN: usize = 32;
 
 /// How a model predicts.
 #[derive(Clone, Debug)]
@@ -117,7 +123,8 @@ impl NnunetPredictor {
     /// Files that are missing, damaged or of another network, and options that cannot be followed.
     pub fn open(path: &Path, options: &NnunetOptions) -> Outcome<Self> {
         if !(options.step_size > 0.0 && options.step_size <= 1.0) {
-            let what = format!("the step size is {}: expected a share of the patch, above 0 and at most 1", options.step_size);
+            let what =
+                format!("the step size is {}: expected a share of the patch, above 0 and at most 1", options.step_size);
             return Err(RecipeError::new(what));
         }
         let folder = ModelFolder::open(path)?;
@@ -134,7 +141,8 @@ impl NnunetPredictor {
             let name = name.ok_or_else(|| {
                 RecipeError::new(format!("{} does not say which configuration it is of", path.display()))
             })?;
-            let configuration = plans.configuration(&name).while_doing(|| folder.path.join("plans.json").display().to_string())?;
+            let configuration =
+                plans.configuration(&name).while_doing(|| folder.path.join("plans.json").display().to_string())?;
             let stage = if configuration.previous_stage.is_some() { dataset.labels.foreground.len() } else { 0 };
             let inputs = configuration.normalization_schemes.len() + stage;
             let outputs = dataset.labels.heads();
@@ -154,12 +162,17 @@ impl NnunetPredictor {
         }
         let Some((_, configuration)) = chosen else { return Err(RecipeError::new("no fold is chosen")) };
         if let Some(axis) = mirroring.iter().find(|axis| **axis >= configuration.dims()) {
-            return Err(RecipeError::new(format!("axis {axis} cannot be mirrored: there are {}", configuration.dims())));
+            return Err(RecipeError::new(format!(
+                "axis {axis} cannot be mirrored: there are {}",
+                configuration.dims()
+            )));
         }
         let expected = dataset.channel_names.len();
         if configuration.normalization_schemes.len() != expected {
             let plans = configuration.normalization_schemes.len();
-            return Err(RecipeError::new(format!("dataset.json names {expected} channels, and plans.json has {plans}")));
+            return Err(RecipeError::new(format!(
+                "dataset.json names {expected} channels, and plans.json has {plans}"
+            )));
         }
         let steps = options.postprocessing.as_deref().map(postprocess::read).transpose()?.unwrap_or_default();
         Ok(NnunetPredictor {
@@ -252,7 +265,9 @@ impl NnunetPredictor {
             }
             (Some(stage), None) => {
                 let what = format!("{} continues from the labels of {stage}", self.configuration.name);
-                return Err(RecipeError::new(format!("{what}: predict with that first, and give its results by --previous-stage")));
+                return Err(RecipeError::new(format!(
+                    "{what}: predict with that first, and give its results by --previous-stage"
+                )));
             }
         };
         let previous = labels.as_ref().map(|labels| (labels, &foreground[..]));
@@ -274,7 +289,9 @@ impl NnunetPredictor {
         let outputs = self.networks.iter().map(|network| {
             let mut sum = Sum::new(&windows, network.channels()[1]);
             for start in windows.tiles() {
-                sum.add(start, &self.forward(network, tile(&padded, start, windows.patch), &windows, data.channels));
+                let tile = tile(&padded, start, windows.patch);
+                let output = self.forward(network, tile, windows.patch, data.channels);
+                sum.add(start, &output.map_err(|error| NnunetError::case(error.to_string()))?);
                 running.advance();
             }
             sum.finish()
@@ -285,12 +302,20 @@ impl NnunetPredictor {
     }
 
     /// The mean of a tile's mirrored outputs, `[head, z, y, x]` in f32.
-    fn forward(&self, network: &AnyNetwork, tile: Vec<f32>, windows: &Windows, channels: usize) -> Vec<f32> {
-        let [z, y, x] = windows.patch;
+    fn forward(
+        &self,
+        network: &AnyNetwork,
+        tile: Vec<f32>,
+        [z, y, x]: Axes3,
+        channels: usize,
+    ) -> Result<Vec<f32>, DataError> {
         // A slice lies in the first two axes of a 2-D network.
         let shape = if self.configuration.dims() == 2 { [1, channels, y, x, 1] } else { [1, channels, z, y, x] };
         let tile = Tensor::<5>::from_data(TensorData::new(tile, shape), &self.device);
-        let run = |tile: Tensor<5>| network.forward(tile).cast(DType::F32);
+        let apply = |tile: Tensor<5>| network.forward(tile).cast(DType::F32);
+        // Small networks are fast in any way, and round as PyTorch's do.
+        let small = self.configuration.architecture.features.iter().all(|features| *features <= PLAIN);
+        let run = |tile: Tensor<5>| if small { plain_sums(|| apply(tile)) } else { apply(tile) };
         let mirrored = mirrorings(&self.mirroring);
         let mut sum = run(tile.clone());
         for axes in &mirrored {
@@ -300,7 +325,7 @@ impl NnunetPredictor {
         if !mirrored.is_empty() {
             sum = sum / (mirrored.len() + 1) as f64;
         }
-        sum.into_data().iter::<f32>().collect()
+        sum.into_data().try_into_vec()
     }
 
     /// Labels, and probabilities if they are wanted, of outputs.

@@ -141,7 +141,9 @@ fn checkpoints_that_are_damaged_missing_or_of_another_network() {
     case.refuses(&["checkpoint_final.pth", "does not fit PlainConvUNet", "missing: encoder.stages.0.0.convs.0"]);
 
     let case = Copy::of(ORGANS);
-    case.edit("model/dataset.json", |dataset| drop(dataset["labels"].as_object_mut().expect("labels").remove("organ_11")));
+    case.edit("model/dataset.json", |dataset| {
+        drop(dataset["labels"].as_object_mut().expect("labels").remove("organ_11"))
+    });
     case.refuses(&["decoder.seg_layers", "[13", "[12"]);
 
     let case = Copy::of(ORGANS);

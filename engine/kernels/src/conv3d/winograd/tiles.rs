@@ -82,7 +82,7 @@ impl Walk {
         let plain = (g.stride, g.dilation, g.groups) == ([1; 3], [1; 3], 1) && g.kernel[2] <= MOST_TAPS;
         // A transposed convolution whose output is padded falls short of this.
         let whole = (0..3).all(|a| output[a] + g.kernel[a] - 1 == source[a] + 2 * padding[a]);
-        if !plain || !whole || channels.min(lanes) < CHANNELS {
+        if !plain || !whole || channels.min(lanes) < CHANNELS || super::are_plain() {
             return None;
         }
         let tiles = |kind: Kind| {
