@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod models;
 mod network;
 mod opening;
+pub mod plan;
 pub mod plugin;
 pub mod predict;
 mod predict_nnunet;

@@ -28,6 +28,12 @@ impl Bounds {
         std::array::from_fn(|axis| self.end[axis] - self.start[axis])
     }
 
+    /// Whether it holds a voxel of a volume, by its index.
+    pub(crate) fn holds(&self, index: usize, [_, ny, nx]: Axes3) -> bool {
+        let at = [index / (ny * nx), index / nx % ny, index % nx];
+        (0..3).all(|axis| (self.start[axis]..self.end[axis]).contains(&at[axis]))
+    }
+
     fn transposed(&self, order: Axes3) -> Self {
         Bounds { start: order.map(|axis| self.start[axis]), end: order.map(|axis| self.end[axis]) }
     }
@@ -118,7 +124,7 @@ pub fn prepare(
 
 /// The smallest box of what is not zero in any channel, holes included, and which of its voxels that
 /// is. Of an image of zeros everything is used.
-fn nonzero(image: &Volume) -> Result<(Bounds, Vec<bool>)> {
+pub(crate) fn nonzero(image: &Volume) -> Result<(Bounds, Vec<bool>)> {
     let voxels = image.voxels();
     let mut mask = vec![0_u8; voxels];
     for channel in 0..image.channels {

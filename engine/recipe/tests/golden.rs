@@ -66,3 +66,37 @@ fn postprocessed_labels_are_those_of_nnunet() {
         assert_eq!(wrong, 0, "{case}");
     }
 }
+
+/// Fingerprints and folds of real data sets, from their files.
+#[test]
+#[ignore = "needs real files: HEARTH_REAL_DATA"]
+fn fingerprints_are_those_of_nnunet() {
+    use hearth_data::Progress;
+    use hearth_recipe::nnunet::NnunetRaw;
+    use hearth_recipe::nnunet::planner::splits;
+
+    let Some(data) = std::env::var_os("HEARTH_REAL_DATA").map(PathBuf::from) else {
+        panic!("HEARTH_REAL_DATA names the folder of the files")
+    };
+    for name in ["Dataset004_Hippocampus", "Dataset802_SarcomaCT"] {
+        let recorded = root().join("planner").join(name);
+        let raw = tempfile::tempdir().expect("a folder");
+        nnunet::raw_dataset(&recorded, &data, raw.path());
+        let opened = NnunetRaw::open(raw.path()).expect("a data set");
+        let found = opened.fingerprint(Progress::None).expect("a fingerprint").json();
+        let expected = nnunet::json(&recorded.join("dataset_fingerprint.json"));
+        for key in ["spacings", "shapes_after_crop", "median_relative_size_after_cropping"] {
+            assert_eq!(found[key], expected[key], "{name}: {key}");
+        }
+        let key = "foreground_intensity_properties_per_channel";
+        for (channel, values) in expected[key].as_object().expect("channels") {
+            for (what, value) in values.as_object().expect("statistics") {
+                let (found, value) = (found[key][channel][what].as_f64(), value.as_f64());
+                let (found, value) = (found.expect("a number"), value.expect("a number"));
+                assert!((found - value).abs() <= 1e-12 * value.abs(), "{name}: {channel} {what}: {found}, {value}");
+            }
+        }
+        let folds = recorded.join("splits_final.json");
+        assert_eq!(splits(&opened.names()).ok(), folds.is_file().then(|| nnunet::json(&folds)), "{name}");
+    }
+}

@@ -4,6 +4,7 @@
 //! training step takes; nothing is measured.
 
 mod configuration;
+mod fingerprint;
 mod topology;
 
 use serde_json::{Map, Value, json};
@@ -13,6 +14,7 @@ use crate::error::{NnunetError, Result};
 use crate::preprocess::target_shape;
 use crate::volume::Axes3;
 use configuration::{Given, configuration};
+pub use fingerprint::{Fingerprinting, splits};
 
 /// Statistics of a data set: `dataset_fingerprint.json`.
 #[derive(Clone, Debug, PartialEq)]
@@ -243,11 +245,11 @@ fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// numpy's percentile, linear between neighbours.
-pub(crate) fn percentile(sorted: &[f64], share: f64) -> f64 {
-    let at = share / 100.0 * (sorted.len() - 1) as f64;
+/// numpy's percentile of sorted values, linear between neighbours.
+fn percentile(sorted: impl Fn(usize) -> f64, count: usize, share: f64) -> f64 {
+    let at = share / 100.0 * (count - 1) as f64;
     let low = at.floor() as usize;
-    let (a, b, t) = (sorted[low], sorted[(low + 1).min(sorted.len() - 1)], at - low as f64);
+    let (a, b, t) = (sorted(low), sorted((low + 1).min(count - 1)), at - low as f64);
     // numpy's form of it, which is exact at both ends.
     if t >= 0.5 { b - (b - a) * (1.0 - t) } else { a + (b - a) * t }
 }
@@ -262,7 +264,7 @@ fn target_spacing(fingerprint: &Fingerprint, spacing: Axes3<f64>, size: Axes3<f6
     if spacing[worst] > 3.0 * coarsest && size[worst] * 3.0 < smallest {
         let mut all: Vec<f64> = fingerprint.spacings.iter().map(|spacing| spacing[worst]).collect();
         all.sort_by(f64::total_cmp);
-        let tenth = percentile(&all, 10.0);
+        let tenth = percentile(|at| all[at], all.len(), 10.0);
         target[worst] = if tenth < coarsest { tenth.max(coarsest) + 1e-5 } else { tenth };
     }
     target

@@ -224,7 +224,7 @@ impl Grid {
 
 /// The labels of a file, in the axes of the case whose grid is given.
 pub(super) fn read_labels(reader: Reader, path: &Path, grid: &Grid) -> Outcome<Volume<u16>> {
-    let doing = || format!("the labels of the previous stage, {}", path.display());
+    let doing = || format!("the labels {}", path.display());
     let image = read_file(reader_as_it_lies(reader), &path.to_owned()).while_doing(doing)?;
     let label = |value: &f32| {
         let whole = value.fract() == 0.0 && (0.0..=65_535.0).contains(value);

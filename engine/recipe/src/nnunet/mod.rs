@@ -1,4 +1,5 @@
-//! Trained models of nnU-Net v2: their networks, images and predictions.
+//! Trained models of nnU-Net v2: their networks, images and predictions; fingerprints and plans of
+//! data sets in its raw layout.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -18,8 +19,10 @@ mod ensemble;
 mod image;
 mod network;
 mod predict;
+mod raw;
 
 pub use ensemble::NnunetEnsemble;
-pub use hearth_nnunet::{Case, Folds, ModelFolder};
+pub use hearth_nnunet::{Case, Folds, ModelFolder, planner};
 pub use image::{CaseImage, Grid};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
+pub use raw::NnunetRaw;

@@ -261,7 +261,7 @@ impl NnunetPredictor {
             (None, _) => None,
             (Some(_), Some(folder)) => {
                 let path = folder.join(format!("{}{}", case.name, self.folder.dataset.file_ending));
-                Some(read_labels(self.reader, &path, &grid)?)
+                Some(read_labels(self.reader, &path, &grid).while_doing(|| "the previous stage")?)
             }
             (Some(stage), None) => {
                 let what = format!("{} continues from the labels of {stage}", self.configuration.name);

@@ -171,3 +171,26 @@ fn compare_probabilities(
     }
     Ok(format!(", probabilities within {worst:.1e}"))
 }
+
+/// A JSON file of Python's.
+pub fn json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    hearth_nnunet::parse_json(&text).expect("JSON")
+}
+
+/// Builds a raw data set from the files that a recorded one was made of.
+pub fn raw_dataset(recorded: &Path, data: &Path, to: &Path) {
+    let case = json(&recorded.join("case.json"));
+    let copy = |from: &str, to: PathBuf| {
+        fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+        fs::copy(data.join(from), to).unwrap_or_else(|error| panic!("{from}: {error}"));
+    };
+    fs::copy(recorded.join("dataset.json"), to.join("dataset.json")).expect("a copy");
+    for (name, files) in case["sources"].as_object().expect("cases") {
+        for (channel, image) in files["images"].as_array().expect("images").iter().enumerate() {
+            let image = image.as_str().expect("a path");
+            copy(image, to.join(format!("imagesTr/{name}_{channel:04}.nii.gz")));
+        }
+        copy(files["label"].as_str().expect("a path"), to.join(format!("labelsTr/{name}.nii.gz")));
+    }
+}
