@@ -12,7 +12,7 @@ use tracing_subscriber::prelude::*;
 
 use crate::commands::{
     bench, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, lr_find, man, memory,
-    metrics, models, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
+    metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
 };
 use crate::cores;
 use crate::error::{Failure, Outcome};
@@ -50,10 +50,13 @@ enum Command {
     Memory(memory::Args),
     /// Measure a run's network on labelled cases
     Evaluate(evaluate::Args),
-    /// Predict with a run's network: label maps on the images' own grids, scores, numbers, images
+    /// Predict with a run's network, or a trained model of nnU-Net v2: label maps on the images' own
+    /// grids, scores, numbers, images
     Predict(predict::Args),
     /// Predict with several runs, merged: their mean, a vote, STAPLE; maps of where they differ
     Ensemble(ensemble::Args),
+    /// Plan patch, network and batch for a data set as nnU-Net does: its fingerprint and plans
+    Plan(plan::Args),
     /// Apply a recipe's deterministic transforms to a case and write the result
     Preprocess(preprocess::Args),
     /// Compare predictions with labels, file by file: Dice, distances, rates, errors
@@ -192,6 +195,7 @@ impl Command {
             Command::Evaluate(args) => evaluate::run(&args),
             Command::Predict(args) => predict::run(&args),
             Command::Ensemble(args) => ensemble::run(&args),
+            Command::Plan(args) => plan::run(&args),
             Command::Preprocess(args) => preprocess::run(&args),
             Command::Metrics(args) => metrics::run(&args),
             Command::Watch(args) => watch::run(&args),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::commands::merging::{self, DisagreementWord, MergeArgs};
 use crate::commands::opening::OpeningArgs;
+use crate::commands::predict_nnunet::NnunetArgs;
 use crate::commands::{predict, predict_slides};
 use crate::error::Outcome;
 use crate::note;
@@ -64,6 +65,7 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         uncertainty: false,
         files: args.files.clone(),
         ranks: args.ranks,
+        nnunet: NnunetArgs::default(),
     };
     match trained.plan.recipe.learns().patches() {
         Some(_) => predict_slides::run(&of_predict, &trained, "ensemble", ranks),

@@ -7,9 +7,10 @@ use crate::terminal::progress;
 /// Options that say which network is used, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OpeningArgs {
-    /// Which checkpoint of each run: best, latest, or the name of a folder in RUN/checkpoints
-    #[arg(long, default_value = "best")]
-    pub checkpoint: String,
+    /// Which checkpoint of each run: best, latest, or the name of a folder in RUN/checkpoints; of a
+    /// model of nnU-Net final, best, or the name of a file [default: best; of nnU-Net final]
+    #[arg(long)]
+    pub checkpoint: Option<String>,
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
@@ -32,20 +33,18 @@ impl OpeningArgs {
     /// The best checkpoint on a device, as the command line has it without other options.
     pub fn new(device: &str, tune: Option<&str>) -> Self {
         let tune = tune.map(str::to_owned);
-        Self {
-            checkpoint: "best".into(),
-            device: device.to_owned(),
-            tune,
-            tta: None,
-            accept: Vec::new(),
-            classes: None,
-        }
+        Self { checkpoint: None, device: device.to_owned(), tune, tta: None, accept: Vec::new(), classes: None }
+    }
+
+    /// The checkpoint of each run.
+    pub fn checkpoint(&self) -> &str {
+        self.checkpoint.as_deref().unwrap_or("best")
     }
 
     /// For the library; long work is shown.
     pub fn opening(&self) -> Opening<'_> {
         Opening {
-            checkpoint: &self.checkpoint,
+            checkpoint: self.checkpoint(),
             device: &self.device,
             tune: self.tune.as_deref(),
             tta: self.tta.map(TtaWord::tta),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::commands::generate::generate;
 use crate::commands::opening::OpeningArgs;
+use crate::commands::predict_nnunet::{self, NnunetArgs};
 use crate::commands::predict_slides;
 use crate::commands::predicted::Pictures;
 use crate::error::{Context, Failure, Outcome};
@@ -28,12 +29,12 @@ use crate::{note, out};
 /// Arguments of `hearth predict`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run
-    #[arg(value_name = "RUN")]
+    /// The folder of a run, or of a trained model of nnU-Net v2
+    #[arg(value_name = "RUN|MODEL")]
     pub run: PathBuf,
     /// The images: files that a reader knows, folders of DICOM slices or trees of them, folders of
     /// images, or what --data of `train` takes: data sets, a case's folder of modalities, tables,
-    /// lists
+    /// lists. For a model of nnU-Net folders of NAME_0000.nii.gz, NAME_0001.nii.gz
     #[arg(short = 'i', long = "image", value_name = "PATH", required_unless_present = "count", num_args = 1..)]
     pub images: Vec<PathBuf>,
     /// Where the results go, in the folders of a tree: NAME_seg.nii.gz with labels, or a channel for
@@ -62,12 +63,16 @@ pub struct Args {
     /// By how many ranks, each of which takes some of the images.
     #[command(flatten)]
     pub ranks: RanksArgs,
+    /// Options for models of nnU-Net.
+    #[command(flatten)]
+    pub nnunet: NnunetArgs,
 }
 
 /// Options that say which files are written beside each result.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct FileArgs {
-    /// Also write NAME_prob.nii.gz: the probability of each label or region, a channel for each
+    /// Also write NAME_prob.nii.gz: the probability of each label or region, a channel for each; of a
+    /// model of nnU-Net NAME.npz
     #[arg(long)]
     pub probabilities: bool,
     /// Also write NAME_seg.dcm: the labels as a DICOM segmentation (SEG) that refers to the series
@@ -102,6 +107,7 @@ impl Args {
             uncertainty: false,
             files: FileArgs::default(),
             ranks: RanksArgs::default(),
+            nnunet: NnunetArgs::default(),
         }
     }
 }
@@ -132,6 +138,10 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    if predict_nnunet::is_one(&args.run) {
+        return predict_nnunet::run(args, ranks);
+    }
+    args.nnunet.check_unused()?;
     if args.seed.is_some() && args.count.is_none() {
         return Err(Failure::new("--seed is the seed of generated images: give --count too, or remove --seed"));
     }

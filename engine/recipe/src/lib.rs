@@ -5,11 +5,13 @@
 //! * [`advice`]: what would make a run faster, from a profile of it.
 //! * [`run`]: what is built from it. [`Plan`](run::Plan) checks it, [`Session`](run::Session)
 //!   trains, [`Trained`](run::Trained) evaluates and predicts.
+//! * [`nnunet`]: prediction by trained models of nnU-Net v2.
 //!
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
 
 pub mod advice;
 mod error;
+pub mod nnunet;
 pub mod notice;
 pub mod recipe;
 pub mod run;

@@ -195,7 +195,7 @@ fn open(args: &Args, ranks: Option<&Ranks>) -> Outcome<Opened> {
     }
     let chosen = Chosen::of_runs(&folders, &trained.plan, &args.data, args.all, &args.cases)?;
     let checkpoint = match several {
-        true => format!("{} of {} runs ({})", args.opening.checkpoint, runs.len(), args.merge.words()),
+        true => format!("{} of {} runs ({})", args.opening.checkpoint(), runs.len(), args.merge.words()),
         false => trained.checkpoint.clone(),
     };
     if args.grid == Grid::Original && !trained.plan.recipe.output().is_map() {

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 pub use data_type::DataType;
 pub use header::Header;
-pub use read::{read_header, read_nifti, read_nifti_on};
-pub use write::{NiftiOptions, write_nifti};
+pub use read::{read_header, read_nifti, read_nifti_on, read_nifti_values};
+pub use write::{LabelAffine, NiftiOptions, write_nifti, write_nifti_labels};
 
 /// The most bytes that a file may unpack to.
 pub const MAX_BYTES: u64 = 32 << 30;

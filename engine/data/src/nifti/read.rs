@@ -26,6 +26,36 @@ pub fn read_nifti(path: impl AsRef<Path>) -> Result<Image, NiftiError> {
 /// As [`read_nifti`].
 pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, NiftiError> {
     let path = path.as_ref();
+    let (header, data_type, bytes) = stored(path)?;
+    let (shape, spatial_dims) = shape(&header);
+    let values = voxels::unpack(&bytes, data_type, header.big_endian, header.scaling(), shape);
+    let affine = header.rectified_affine();
+    let mut image = Image::from_values(values, shape, affine, device);
+    image.meta = Meta {
+        path: Some(path.to_owned()),
+        spatial_dims,
+        stored_type: data_type.name().to_owned(),
+        original_affine: affine,
+        original_shape: header.dim.clone(),
+        original_channel_dim: (header.dim.len() > 3).then_some(-1),
+        header: Some(header.into()),
+        ..Meta::default()
+    };
+    Ok(image)
+}
+
+/// Reads the header, and the values in the order of the file: the first axis fastest.
+///
+/// # Errors
+/// As [`read_nifti`].
+pub fn read_nifti_values(path: impl AsRef<Path>) -> Result<(Header, Vec<f32>), NiftiError> {
+    let (header, data_type, bytes) = stored(path.as_ref())?;
+    let values = voxels::in_order(&bytes, data_type, header.big_endian, header.scaling());
+    Ok((header, values))
+}
+
+/// The header, and as many bytes of values as it promises.
+fn stored(path: &Path) -> Result<(Header, DataType, Vec<u8>), NiftiError> {
     let (header, stored, at) = open(path)?;
     let data_type = DataType::from_code(header.datatype).map_err(|what| NiftiError::Unsupported {
         path: path.to_owned(),
@@ -42,24 +72,10 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
         .and_then(|n| n.checked_add(header.vox_offset))
         .filter(|n| *n <= MAX_BYTES)
         .ok_or_else(too_large)?;
-    // After the check of their product: a single axis may have any length.
-    let (shape, spatial_dims) = shape(&header);
-    let bytes = stored.take(size as usize, &at)?;
-    let values = &bytes[header.vox_offset as usize..];
-    let values = voxels::unpack(values, data_type, header.big_endian, header.scaling(), shape);
-    let affine = header.rectified_affine();
-    let mut image = Image::from_values(values, shape, affine, device);
-    image.meta = Meta {
-        path: Some(path.to_owned()),
-        spatial_dims,
-        stored_type: data_type.name().to_owned(),
-        original_affine: affine,
-        original_shape: header.dim.clone(),
-        original_channel_dim: (header.dim.len() > 3).then_some(-1),
-        header: Some(header.into()),
-        ..Meta::default()
-    };
-    Ok(image)
+    let mut bytes = stored.take(size as usize, &at)?;
+    // The values alone.
+    bytes.drain(..header.vox_offset as usize);
+    Ok((header, data_type, bytes))
 }
 
 /// Reads the header only.

@@ -8,6 +8,51 @@ use super::DataType;
 /// Edge of the tiles that are transposed at a time: one cache line of f32.
 const TILE: usize = 16;
 
+/// Runs a body with the size of a stored value and the function that reads one.
+macro_rules! each_type {
+    ($data_type:expr, $big:expr, $scaling:expr, |$size:ident, $read:ident| $body:expr) => {{
+        let scaling: Option<(f64, f64)> = $scaling.filter(|s| *s != (1.0, 0.0));
+        macro_rules! of {
+            ($type:ty) => {{
+                const $size: usize = size_of::<$type>();
+                let little = |b: [u8; $size]| <$type>::from_le_bytes(b);
+                let big = |b: [u8; $size]| <$type>::from_be_bytes(b);
+                // Scaled in f64 and rounded once, as in nibabel and MONAI.
+                match ($big, scaling) {
+                    (false, None) => {
+                        let $read = |b: [u8; $size]| little(b) as f32;
+                        $body
+                    }
+                    (true, None) => {
+                        let $read = |b: [u8; $size]| big(b) as f32;
+                        $body
+                    }
+                    (false, Some((slope, inter))) => {
+                        let $read = |b: [u8; $size]| (little(b) as f64 * slope + inter) as f32;
+                        $body
+                    }
+                    (true, Some((slope, inter))) => {
+                        let $read = |b: [u8; $size]| (big(b) as f64 * slope + inter) as f32;
+                        $body
+                    }
+                }
+            }};
+        }
+        match $data_type {
+            DataType::U8 => of!(u8),
+            DataType::I8 => of!(i8),
+            DataType::U16 => of!(u16),
+            DataType::I16 => of!(i16),
+            DataType::U32 => of!(u32),
+            DataType::I32 => of!(i32),
+            DataType::U64 => of!(u64),
+            DataType::I64 => of!(i64),
+            DataType::F32 => of!(f32),
+            DataType::F64 => of!(f64),
+        }
+    }};
+}
+
 /// Reads values into row-major `[channels, x, y, z]`, threads over `x`.
 ///
 /// `bytes` must hold `channels * x * y * z` values.
@@ -18,37 +63,14 @@ pub(super) fn unpack(
     scaling: Option<(f64, f64)>,
     shape: [usize; 4],
 ) -> Vec<f32> {
-    let scaling = scaling.filter(|s| *s != (1.0, 0.0));
-    macro_rules! unpack {
-        ($type:ty) => {{
-            const SIZE: usize = size_of::<$type>();
-            let little = |b: [u8; SIZE]| <$type>::from_le_bytes(b);
-            let big = |b: [u8; SIZE]| <$type>::from_be_bytes(b);
-            // Scaled in f64 and rounded once, as in nibabel and MONAI.
-            match (big_endian, scaling) {
-                (false, None) => transpose::<SIZE>(bytes, shape, |b| little(b) as f32),
-                (true, None) => transpose::<SIZE>(bytes, shape, |b| big(b) as f32),
-                (false, Some((slope, inter))) => {
-                    transpose::<SIZE>(bytes, shape, |b| (little(b) as f64 * slope + inter) as f32)
-                }
-                (true, Some((slope, inter))) => {
-                    transpose::<SIZE>(bytes, shape, |b| (big(b) as f64 * slope + inter) as f32)
-                }
-            }
-        }};
-    }
-    match data_type {
-        DataType::U8 => unpack!(u8),
-        DataType::I8 => unpack!(i8),
-        DataType::U16 => unpack!(u16),
-        DataType::I16 => unpack!(i16),
-        DataType::U32 => unpack!(u32),
-        DataType::I32 => unpack!(i32),
-        DataType::U64 => unpack!(u64),
-        DataType::I64 => unpack!(i64),
-        DataType::F32 => unpack!(f32),
-        DataType::F64 => unpack!(f64),
-    }
+    each_type!(data_type, big_endian, scaling, |SIZE, read| transpose::<SIZE>(bytes, shape, read))
+}
+
+/// Reads values in the order of the file, threads over parts of it.
+pub(super) fn in_order(bytes: &[u8], data_type: DataType, big_endian: bool, scaling: Option<(f64, f64)>) -> Vec<f32> {
+    each_type!(data_type, big_endian, scaling, |SIZE, read| {
+        bytes.par_chunks_exact(SIZE).map(|raw| read(std::array::from_fn(|i| raw[i]))).collect()
+    })
 }
 
 fn transpose<const SIZE: usize>(
@@ -179,6 +201,8 @@ mod tests {
     fn the_first_axis_is_fastest_in_the_file() {
         let got = unpack(&[0, 1, 2, 3, 4, 5], DataType::U8, false, Some((2.0, 1.0)), [1, 3, 2, 1]);
         assert_eq!(got, [1.0, 7.0, 3.0, 9.0, 5.0, 11.0]);
+        let got = in_order(&[0, 1, 2, 0], DataType::U16, true, Some((2.0, 1.0)));
+        assert_eq!(got, [3.0, 1025.0]);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl NiftiOptions {
 /// Where a value does not fit the type, or an I/O error occurs.
 pub fn write_nifti(path: impl AsRef<Path>, image: &Image, options: NiftiOptions) -> Result<(), NiftiError> {
     let path = path.as_ref();
-    let wrong = |what: String| NiftiError::Write { path: path.to_owned(), what };
+    let wrong = wrong(path);
     if options.scaling.is_some_and(|(s, o)| s == 0.0 || !s.is_finite() || !o.is_finite()) {
         return Err(wrong(format!("a scaling of {:?} can't be undone", options.scaling)));
     }
@@ -69,9 +69,64 @@ pub fn write_nifti(path: impl AsRef<Path>, image: &Image, options: NiftiOptions)
     let values = image.to_vec();
     let mut bytes = header.to_bytes();
     bytes.extend(voxels::pack(&values, options.data_type, options.scaling, image.data.dims()).map_err(wrong)?);
+    put(path, bytes, options.level)
+}
+
+fn wrong(path: &Path) -> impl Fn(String) -> NiftiError + Copy {
+    |what| NiftiError::Write { path: path.to_owned(), what }
+}
+
+/// How the affine of a label map is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelAffine {
+    /// As matrix and as quaternion, both with code 1 (scanner): SimpleITK's way.
+    Both,
+    /// As a matrix with code 2 (aligned) alone: nibabel's way.
+    Matrix,
+}
+
+/// Writes labels in the order of the file, first axis fastest, on the grid of another file: its
+/// first three axes, its affine, in mm. They are stored as u8, or as u16 if `wide`.
+///
+/// # Errors
+/// Where the labels are not as many as voxels, or do not fit, or an I/O error occurs.
+pub fn write_nifti_labels(
+    path: impl AsRef<Path>,
+    grid: &Header,
+    labels: &[u16],
+    wide: bool,
+    affine: LabelAffine,
+) -> Result<(), NiftiError> {
+    let path = path.as_ref();
+    let wrong = wrong(path);
+    let dim: Vec<usize> = grid.dim.iter().copied().take(3).collect();
+    if labels.len() != dim.iter().product::<usize>() {
+        return Err(wrong(format!("{} labels for {dim:?} voxels", labels.len())));
+    }
+    let data_type = if wide { DataType::U16 } else { DataType::U8 };
+    let version = if dim.iter().any(|d| *d > i16::MAX as usize) { 2 } else { 1 };
+    let mut header = Header { version, dim, datatype: data_type.code(), xyzt_units: 2, ..Header::default() };
+    header.set_affine(&grid.affine(), 1);
+    if affine == LabelAffine::Matrix {
+        (header.sform_code, header.qform_code) = (2, 0);
+    }
+    let mut bytes = header.to_bytes();
+    if wide {
+        bytes.extend(labels.iter().flat_map(|label| label.to_le_bytes()));
+    } else if let Some(label) = labels.iter().find(|label| **label > 255) {
+        return Err(wrong(format!("the label {label} does not fit {}", data_type.name())));
+    } else {
+        bytes.extend(labels.iter().map(|label| *label as u8));
+    }
+    put(path, bytes, NiftiOptions::default().level)
+}
+
+/// Writes a file as a whole, packed where its name ends in `.gz`.
+fn put(path: &Path, mut bytes: Vec<u8>, level: i32) -> Result<(), NiftiError> {
+    let wrong = wrong(path);
     if path.extension().is_some_and(|e| e == "gz") {
-        let level = libdeflater::CompressionLvl::new(options.level)
-            .map_err(|_| wrong(format!("there is no gzip level {}", options.level)))?;
+        let level =
+            libdeflater::CompressionLvl::new(level).map_err(|_| wrong(format!("there is no gzip level {level}")))?;
         let mut compressor = libdeflater::Compressor::new(level);
         let mut packed = vec![0; compressor.gzip_compress_bound(bytes.len())];
         let n = compressor.gzip_compress(&bytes, &mut packed).map_err(|e| wrong(format!("gzip: {e}")))?;

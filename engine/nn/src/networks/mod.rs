@@ -23,8 +23,11 @@ mod generator;
 mod highresnet;
 mod netadapter;
 mod network;
+mod nnunet_blocks;
 mod patchgan_discriminator;
+mod plain_conv_unet;
 mod regressor;
+mod residual_encoder_unet;
 mod resnet;
 mod resnet_block;
 mod resnet_features;
@@ -61,7 +64,9 @@ pub use network::{Network, ShapeError};
 pub use patchgan_discriminator::{
     MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig,
 };
+pub use plain_conv_unet::{PlainConvUNet, PlainConvUNetConfig};
 pub use regressor::{Regressor, RegressorConfig};
+pub use residual_encoder_unet::{ResidualEncoderUNet, ResidualEncoderUNetConfig};
 pub use resnet::{ResNet, ResNetConfig};
 pub use resnet_block::{ResNetBlock, ResNetBlockKind, ShortcutType};
 pub use resnet_features::{ResNetFeatures, ResNetFeaturesConfig};

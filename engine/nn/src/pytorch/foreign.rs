@@ -6,6 +6,7 @@ use std::path::Path;
 
 use pytorch_reader::PickleValue;
 use regex::bytes::Regex;
+use serde_json::Value;
 
 /// Modules whose functions start programs, evaluate text, reach files or the network.
 const MODULES: [&str; 28] = [
@@ -89,6 +90,19 @@ fn collect(value: &PickleValue, found: &mut Vec<String>) {
             found.push(name.clone());
         }
         _ => {}
+    }
+}
+
+/// Plain values as JSON; tensors and other objects are null.
+pub(super) fn to_json(value: &PickleValue) -> Value {
+    match value {
+        PickleValue::Bool(value) => (*value).into(),
+        PickleValue::Int(value) => (*value).into(),
+        PickleValue::Float(value) => (*value).into(),
+        PickleValue::String(value) => value.as_str().into(),
+        PickleValue::List(items) => items.iter().map(to_json).collect(),
+        PickleValue::Dict(entries) => entries.iter().map(|(key, value)| (key.clone(), to_json(value))).collect(),
+        PickleValue::None | PickleValue::Bytes(_) | PickleValue::Unsupported(_) => Value::Null,
     }
 }
 

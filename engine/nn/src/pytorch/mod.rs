@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pytorch_reader::{DType, PytorchReader, Tensor};
+use pytorch_reader::{DType, PickleValue, PytorchReader, Tensor};
 use safetensors::tensor::{Dtype, View};
 
 pub use rename::{Rule, RuleError};
@@ -99,6 +99,8 @@ pub struct StateDict {
     pub prefix: String,
     /// The types of other Python objects, which were skipped.
     pub passed_over: Vec<String>,
+    /// Everything in the file; tensors by their type alone.
+    tree: PickleValue,
     /// Keeps a file that was unpacked from a bundle alive.
     _unpacked: Option<tempfile::TempPath>,
 }
@@ -145,12 +147,36 @@ impl StateDict {
             prefix.push_str(wrapper);
             tensors = tensors.into_iter().map(|(key, tensor)| (key[wrapper.len()..].to_owned(), tensor)).collect();
         }
-        Ok(StateDict { path: path.to_owned(), tensors, found_at, prefix, passed_over: objects, _unpacked: unpacked })
+        Ok(StateDict {
+            path: path.to_owned(),
+            tensors,
+            found_at,
+            prefix,
+            passed_over: objects,
+            tree,
+            _unpacked: unpacked,
+        })
     }
 
     /// The keys, sorted.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
+    }
+
+    /// Keeps the tensors whose keys fit.
+    pub fn retain(&mut self, mut fits: impl FnMut(&str) -> bool) {
+        self.tensors.retain(|key, _| fits(key));
+    }
+
+    /// A value beside the weights, by the keys that lead to it from the file's root: a number, a
+    /// text, a list, a dictionary. `None` where there is no such key; null for an object that is
+    /// none of these.
+    pub fn value(&self, keys: &[&str]) -> Option<serde_json::Value> {
+        let found = keys.iter().try_fold(&self.tree, |value, key| match value {
+            PickleValue::Dict(entries) => entries.get(*key),
+            _ => None,
+        });
+        found.map(foreign::to_json)
     }
 
     /// Applies rules to every key, in order. Returns the number of keys that each of them changed.

@@ -17,6 +17,7 @@ mod monai;
 mod monai_metrics;
 mod monai_networks;
 mod monai_record;
+mod nnunet;
 mod optim;
 mod overfit;
 mod precision;

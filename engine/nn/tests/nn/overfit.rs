@@ -164,7 +164,13 @@ fn segmentation_networks_of_convolutions() {
     };
     let v = json!({"name": "VNet", "base": 2, "dropout_prob_down": 0.0, "dropout_prob_up": [0.0, 0.0],
         "dropout_prob_top": 0.0});
-    for config in [levels, attention, features, nested, dynamic, high, seg, deep, two] {
+    let stages = json!({"features_per_stage": [4, 8, 8], "kernel_sizes": [3, 3, 3], "strides": [1, 2, 2],
+        "deep_supervision": true});
+    let [mut plain, mut residual] = [stages.clone(), stages];
+    plain["name"] = json!("PlainConvUNet");
+    residual["name"] = json!("ResidualEncoderUNet");
+    residual["n_blocks_per_stage"] = json!([1, 2, 2]);
+    for config in [levels, attention, features, nested, dynamic, high, seg, deep, two, plain, residual] {
         learns(&io(config.clone()), FLAT, Segment, 0.01, 4.0);
         learns(&solid(config), SOLID, Segment, 0.02, 2.0);
     }

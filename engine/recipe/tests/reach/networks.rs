@@ -58,6 +58,15 @@ fn small(name: &str) -> (Fits, [usize; 3], Table) {
                 filters = [4, 8, 8]
             }),
         ),
+        "PlainConvUNet" | "ResidualEncoderUNet" => (
+            Maps,
+            SOLID,
+            of_maps(toml! {
+                features_per_stage = [4, 8]
+                kernel_sizes = [3, 3]
+                strides = [1, 2]
+            }),
+        ),
         "HighResNet" => (
             Maps,
             SOLID,

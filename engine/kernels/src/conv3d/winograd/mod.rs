@@ -28,6 +28,32 @@ mod weights;
 #[cfg(test)]
 pub mod tests;
 
+use std::cell::Cell;
+
 pub use outputs::outputs;
 pub use tiles::Walk;
 pub use weights::weight_gradient;
+
+thread_local! {
+    /// Whether this thread takes the plain sums.
+    static PLAIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs work whose convolutions, as far as this thread starts them, take the plain sums: their
+/// rounding is near that of other programs, and they take more products. The kernels of GPUs are
+/// not affected.
+pub fn plain_sums<R>(run: impl FnOnce() -> R) -> R {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            PLAIN.set(self.0);
+        }
+    }
+    let _back = Back(PLAIN.replace(true));
+    run()
+}
+
+/// Whether the thread is within [`plain_sums`].
+fn are_plain() -> bool {
+    PLAIN.get()
+}

@@ -164,3 +164,10 @@ fn ends_as_in_the_plain_sum(g: &Geometry) {
         }
     }
 }
+
+#[test]
+fn plain_sums_are_taken_where_they_are_asked_for() {
+    let g = &of_fewer_products()[0];
+    assert!(super::plain_sums(|| Walk::forward(g)).is_none());
+    assert!(Walk::forward(g).is_some());
+}

@@ -100,7 +100,13 @@ impl Walk {
         let plain = (g.stride, g.dilation, g.groups) == ([1; 3], [1; 3], 1) && g.kernel[2] <= MOST_TAPS;
         // A transposed convolution whose output is padded falls short of this.
         let whole = (0..3).all(|a| output[a] + g.kernel[a] - 1 == source[a] + 2 * padding[a]);
-        if !plain || !whole || channels < FEWEST[0] || lanes < FEWEST[1] || channels.max(lanes) < CHANNELS {
+        if super::are_plain()
+            || !plain
+            || !whole
+            || channels < FEWEST[0]
+            || lanes < FEWEST[1]
+            || channels.max(lanes) < CHANNELS
+        {
             return None;
         }
         // How many times fewer products pay off, times two.

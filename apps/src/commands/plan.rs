@@ -1,0 +1,107 @@
+//! `hearth plan`: nnU-Net's fingerprint and plans of a data set.
+
+use std::path::PathBuf;
+
+use hearth_recipe::nnunet::NnunetRaw;
+use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
+
+use crate::error::{Context, Failure, Outcome};
+use crate::run::outputs::Outputs;
+use crate::terminal::progress;
+use crate::{note, out};
+
+/// Arguments of `hearth plan`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A data set in nnU-Net's raw layout: dataset.json, imagesTr, labelsTr
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+    /// Where dataset_fingerprint.json, the plans and splits_final.json go
+    #[arg(short = 'o', long = "out", value_name = "DIR")]
+    pub out: PathBuf,
+    /// default, M, L, XL (residual encoders), or nnU-Net's class
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub planner: String,
+    /// Memory of the card in GB [default: 8; of L 24, of XL 40]
+    #[arg(long, value_name = "GB")]
+    pub memory: Option<f64>,
+    /// Size of the voxels in mm, z y x, in place of the planner's
+    #[arg(long, value_name = "MM", num_args = 3)]
+    pub spacing: Option<Vec<f64>>,
+    /// The plans' name in place of the planner's
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Replace files that an earlier call wrote and nobody has changed since
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+/// Reads all training cases, and writes what nnU-Net's planner would.
+pub fn run(args: &Args) -> Outcome {
+    let options = options(args)?;
+    let raw = NnunetRaw::open(&args.data)?;
+    let plans_name = options.plans_name.clone().unwrap_or_else(|| options.planner.plans_name().to_owned());
+    let mut outputs = Outputs::new("plan", args.overwrite);
+    let file = |name: &str| args.out.join(name);
+    let (fingerprint_at, plans_at) = (file("dataset_fingerprint.json"), file(&format!("{plans_name}.json")));
+    let splits_at = file("splits_final.json");
+    let folds = splits(&raw.names());
+    outputs.claim(&fingerprint_at)?;
+    outputs.claim(&plans_at)?;
+    if folds.is_ok() {
+        outputs.claim(&splits_at)?;
+    }
+    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    let fingerprint = raw.fingerprint(progress())?;
+    let plans = plan(&raw.name, &raw.dataset, &raw.reader, &fingerprint, &options)?;
+    let text = |value: &serde_json::Value| Ok::<_, Failure>(serde_json::to_string_pretty(value)? + "\n");
+    outputs.write(&fingerprint_at, text(&fingerprint.json())?)?;
+    out!("{}", fingerprint_at.display());
+    outputs.write(&plans_at, text(&plans)?)?;
+    out!("{}", plans_at.display());
+    match folds {
+        Ok(folds) => {
+            outputs.write(&splits_at, text(&folds)?)?;
+            out!("{}", splits_at.display());
+        }
+        Err(error) => note!("no splits_final.json: {error}"),
+    }
+    for (name, configuration) in plans["configurations"].as_object().into_iter().flatten() {
+        match configuration.get("inherits_from").and_then(|parent| parent.as_str()) {
+            Some(parent) => note!("{name}: as {parent}, from the labels of the stage before"),
+            None => note!(
+                "{name}: patch {}, batch {}, spacing {}",
+                configuration["patch_size"],
+                configuration["batch_size"],
+                configuration["spacing"]
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn options(args: &Args) -> Outcome<PlannerOptions> {
+    let planner = match args.planner.to_lowercase().as_str() {
+        "default" => Planner::Default,
+        "m" => Planner::ResEncM,
+        "l" => Planner::ResEncL,
+        "xl" => Planner::ResEncXL,
+        _ => Planner::named(&args.planner).while_doing(|| "--planner".to_owned())?,
+    };
+    if let Some(memory) = args.memory.filter(|memory| !(*memory > 0.0 && memory.is_finite())) {
+        return Err(Failure::new(format!("--memory is {memory}: expected gigabytes above 0")));
+    }
+    let target_spacing: Option<[f64; 3]> = args.spacing.clone().and_then(|sizes| sizes.try_into().ok());
+    if let Some(sizes) = target_spacing.filter(|sizes| !sizes.iter().all(|size| *size > 0.0 && size.is_finite())) {
+        return Err(Failure::new(format!("--spacing is {sizes:?}: expected sizes in mm above 0")));
+    }
+    if let Some(name) = args.name.as_deref().filter(|name| name.is_empty() || name.contains(['/', '\\'])) {
+        return Err(Failure::new(format!("--name {name:?} cannot be the name of a file")));
+    }
+    Ok(PlannerOptions {
+        memory_gb: args.memory,
+        target_spacing,
+        plans_name: args.name.clone(),
+        ..PlannerOptions::new(planner)
+    })
+}

@@ -1,0 +1,242 @@
+//! `hearth predict` with a trained model of nnU-Net v2.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hearth_recipe::nnunet::{Case, Folds, ModelFolder, NnunetEnsemble, NnunetOptions};
+use hearth_train::{Precision, Ranks};
+use serde_json::{Value, json};
+
+use crate::commands::predict::Args;
+use crate::error::{Context, Failure, Outcome};
+use crate::run::outputs::{Outputs, record_of, sum, written_by};
+use crate::sharing::{Done, own, prepared};
+use crate::terminal::{progress, seconds};
+use crate::{note, out};
+
+/// The word of the records of results.
+const COMMAND: &str = "predict";
+
+/// Options for trained models of nnU-Net v2 alone.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Options for the folder of an nnU-Net v2 model")]
+pub struct NnunetArgs {
+    /// Folds whose outputs are averaged: 0 1 2, or all [default: those that the folder has]
+    #[arg(long, value_name = "FOLD", num_args = 1..)]
+    pub folds: Vec<String>,
+    /// Distance of two tiles as a share of the patch [default: 0.5]
+    #[arg(long, value_name = "SHARE")]
+    pub step_size: Option<f64>,
+    /// Predict each tile once, and not mirrored along each axis, too
+    #[arg(long)]
+    pub no_mirroring: bool,
+    /// The type in which the network computes: fp32, bf16 [default: fp32]
+    #[arg(long, value_name = "TYPE")]
+    pub precision: Option<String>,
+    /// The folder of the labels of the earlier stage of a cascade
+    #[arg(long, value_name = "DIR")]
+    pub previous_stage: Option<PathBuf>,
+    /// nnU-Net's postprocessing.pkl or postprocessing.json, applied to the labels
+    #[arg(long, value_name = "FILE")]
+    pub postprocessing: Option<PathBuf>,
+    /// Other models of the same data set, whose probabilities are averaged with this one's
+    #[arg(long, value_name = "MODEL", num_args = 1..)]
+    pub with: Vec<PathBuf>,
+}
+
+impl NnunetArgs {
+    /// Fails where any is given for a model that is none of nnU-Net's.
+    pub fn check_unused(&self) -> Outcome {
+        let given = [
+            ("--folds", !self.folds.is_empty()),
+            ("--step-size", self.step_size.is_some()),
+            ("--no-mirroring", self.no_mirroring),
+            ("--precision", self.precision.is_some()),
+            ("--previous-stage", self.previous_stage.is_some()),
+            ("--postprocessing", self.postprocessing.is_some()),
+            ("--with", !self.with.is_empty()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let what = "is for folders of nnU-Net v2 models, which hold plans.json, dataset.json and fold_0";
+                Err(Failure::new(format!("{name} {what}: remove it, or give such a folder")))
+            }
+        }
+    }
+}
+
+/// Whether the argument of `hearth predict` is a model of nnU-Net.
+pub fn is_one(path: &Path) -> bool {
+    ModelFolder::is_one(path)
+}
+
+/// A case, and the files of its results.
+struct Task {
+    case: Case,
+    labels: PathBuf,
+    probabilities: Option<PathBuf>,
+    key: Value,
+}
+
+/// Predicts every case of the given folders. An error in one does not stop the others.
+pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    check(args)?;
+    let start = Instant::now();
+    let opened = prepared(ranks, open(args))?;
+    let first = opened.first();
+    if ranks.is_none_or(|ranks| ranks.rank() == 0) {
+        let members = opened.members().iter().map(|member| {
+            let folds = member.checkpoints.len();
+            format!("{} ({folds} fold{})", member.configuration.name, if folds == 1 { "" } else { "s" })
+        });
+        let members: Vec<String> = members.collect();
+        let (set, time) = (&first.folder.plans.dataset_name, seconds(start.elapsed().as_secs_f64()));
+        note!("{set}: {}, loaded in {time}", members.join(", "));
+    }
+    let (outputs, tasks) = prepared(ranks, tasks(args, &opened))?;
+    let (start, count) = (Instant::now(), tasks.len());
+    let mine: Vec<usize> = own(ranks, count).collect();
+    let mut done: Done<()> = Done::default();
+    for (before, place) in mine.iter().enumerate() {
+        let task = &tasks[*place];
+        let left = match before {
+            0 => String::new(),
+            _ => {
+                let each = start.elapsed().as_secs_f64() / before as f64;
+                format!("  {} left", seconds(each * (mine.len() - before) as f64))
+            }
+        };
+        if count > 1 {
+            note!("case {} of {count}: {}{left}", place + 1, task.case.name);
+        }
+        if let Err(failure) = predict(args, &opened, task, &outputs) {
+            done.fail(*place, task.case.name.clone(), &failure);
+        }
+    }
+    done.of_all(ranks)?.check(ranks, count, "cases")
+}
+
+/// Refuses what other models have and these do not.
+fn check(args: &Args) -> Outcome {
+    let refused = [
+        ("--count", args.count.is_some()),
+        ("--seed", args.seed.is_some()),
+        ("--tta", args.opening.tta.is_some()),
+        ("--uncertainty", args.uncertainty),
+        ("--dicom-seg", args.files.dicom_seg),
+        ("--rtstruct", args.files.rtstruct),
+        ("--series", args.files.series.is_some()),
+        ("--picture", args.files.picture),
+        ("--accept", !args.opening.accept.is_empty()),
+        ("--classes", args.opening.classes.is_some()),
+    ];
+    match refused.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some(("--tta", _)) => {
+            let advice = "its checkpoints say which axes are mirrored, and --no-mirroring turns that off";
+            Err(Failure::new(format!("--tta is not for a model of nnU-Net: {advice}")))
+        }
+        Some((name, _)) => Err(Failure::new(format!("{name} is not for a model of nnU-Net: remove it"))),
+    }
+}
+
+fn open(args: &Args) -> Outcome<NnunetEnsemble> {
+    let given = &args.nnunet;
+    let checkpoint = match args.opening.checkpoint.as_deref().unwrap_or("final") {
+        word @ ("final" | "best" | "latest") => format!("checkpoint_{word}.pth"),
+        name => name.to_owned(),
+    };
+    let precision = given.precision.as_deref().unwrap_or("fp32").parse::<Precision>();
+    let options = NnunetOptions {
+        folds: if given.folds.is_empty() { Folds::Found } else { Folds::These(given.folds.clone()) },
+        checkpoint,
+        step_size: given.step_size.unwrap_or(0.5),
+        mirroring: !given.no_mirroring,
+        postprocessing: given.postprocessing.clone(),
+        precision: precision.while_doing(|| "--precision".to_owned())?,
+        device: args.opening.device.clone(),
+        progress: progress(),
+    };
+    let mut folders = vec![args.run.clone()];
+    for folder in &given.with {
+        if !is_one(folder) {
+            let what = "expected plans.json, dataset.json and fold_0 in it";
+            return Err(Failure::new(format!("--with {} is no model of nnU-Net: {what}", folder.display())));
+        }
+        folders.push(folder.clone());
+    }
+    Ok(NnunetEnsemble::open(&folders, &options)?)
+}
+
+/// Plans the result of each case; fails if a result would replace a file.
+fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> {
+    let mut outputs = Outputs::new(COMMAND, args.files.overwrite);
+    // A call that was ended while it wrote results left some of them.
+    let mut begun = Outputs::new(COMMAND, true);
+    let models = opened.members().iter().map(|member| Ok(member.key()?)).collect::<Outcome<Vec<Value>>>()?;
+    let ending = &opened.first().folder.dataset.file_ending;
+    let mut tasks = Vec::new();
+    for folder in &args.images {
+        if !folder.is_dir() {
+            let what = format!("nnU-Net's cases are files of a folder, as NAME_0000{ending}: give the folder");
+            return Err(Failure::new(format!("-i {} is not a folder: {what}", folder.display())));
+        }
+        for case in opened.first().cases(folder)? {
+            let named = |end: &str| args.out.join(format!("{}{end}", case.name));
+            let labels = named(ending);
+            let probabilities = args.files.probabilities.then(|| named(".npz"));
+            let key = key(&models, &case, args.nnunet.previous_stage.as_deref(), ending);
+            let all = || [Some(&labels), probabilities.as_ref()].into_iter().flatten();
+            let same = record_of(&labels).is_some_and(|record| !key.is_null() && record["result_of"] == key);
+            if same && !args.files.overwrite {
+                if all().all(|path| path.is_file() && written_by(path, COMMAND)) {
+                    note!("{}: done by an earlier call", case.name);
+                    continue;
+                }
+                all().try_for_each(|path| begun.claim(path))?;
+            } else {
+                all().try_for_each(|path| outputs.claim(path))?;
+            }
+            tasks.push(Task { case, labels, probabilities, key });
+        }
+    }
+    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    Ok((outputs, tasks))
+}
+
+/// What a result comes from: files by size and time, and the models. Null where a file is missing,
+/// which is reported when its turn comes.
+fn key(models: &[Value], case: &Case, previous: Option<&Path>, ending: &str) -> Value {
+    let labels = previous.map(|folder| folder.join(format!("{}{ending}", case.name)));
+    let mut files = Vec::new();
+    for path in case.files.iter().chain(&labels) {
+        let Ok(facts) = std::fs::metadata(path) else { return Value::Null };
+        let at = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        files.push(json!([facts.len(), at.map(|at| at.as_millis() as u64)]));
+    }
+    json!({"files": files, "models": models})
+}
+
+fn predict(args: &Args, opened: &NnunetEnsemble, task: &Task, outputs: &Outputs) -> Outcome {
+    let Task { case, labels, probabilities, key } = task;
+    let found = opened.predict(case, args.nnunet.previous_stage.as_deref(), probabilities.is_some())?;
+    let sums = case.files.iter().map(|file| sum(file)).collect::<Result<Vec<_>, _>>()?;
+    let files: Vec<String> = case.files.iter().map(|file| file.display().to_string()).collect();
+    let plans = &opened.first().folder.plans;
+    let heads: Vec<&str> = opened.first().folder.dataset.labels.heads.iter().map(|(name, _)| name.as_str()).collect();
+    let facts = json!({
+        "input": files, "input_blake3": sums, "result_of": key, "dataset": plans.dataset_name, "heads": heads,
+        "models": opened.members().iter().map(|m| m.folder.path.display().to_string()).collect::<Vec<_>>(),
+    });
+    let doing = |path: &Path| format!("writing {}", path.display());
+    if let Some(path) = probabilities {
+        found.write_probabilities(path).while_doing(|| doing(path))?;
+        outputs.record(path, facts.clone())?;
+        out!("{}", path.display());
+    }
+    found.write(labels).while_doing(|| doing(labels))?;
+    outputs.record(labels, facts)?;
+    out!("{}", labels.display());
+    Ok(())
+}

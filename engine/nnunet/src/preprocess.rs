@@ -1,0 +1,223 @@
+//! The network's input of an image: axes, crop to what is not zero, normalisation, resampling.
+
+use hearth_kernels::label::fill_holes;
+use rayon::prelude::*;
+
+use crate::error::{NnunetError, Result};
+use crate::normalize::Inside;
+use crate::plans::{Configuration, Plans};
+use crate::resample::separate_axis;
+use crate::volume::{Axes3, Volume};
+
+/// The most voxels that an image may have after resampling: a wrong spacing in a header would ask
+/// for any number.
+const MAX_VOXELS: usize = 1 << 34;
+
+/// A half-open box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// First voxel per axis.
+    pub start: Axes3,
+    /// End per axis, not included.
+    pub end: Axes3,
+}
+
+impl Bounds {
+    /// Its size.
+    pub fn shape(&self) -> Axes3 {
+        std::array::from_fn(|axis| self.end[axis] - self.start[axis])
+    }
+
+    /// Whether it holds a voxel of a volume, by its index.
+    pub(crate) fn holds(&self, index: usize, [_, ny, nx]: Axes3) -> bool {
+        let at = [index / (ny * nx), index / nx % ny, index % nx];
+        (0..3).all(|axis| (self.start[axis]..self.end[axis]).contains(&at[axis]))
+    }
+
+    fn transposed(&self, order: Axes3) -> Self {
+        Bounds { start: order.map(|axis| self.start[axis]), end: order.map(|axis| self.end[axis]) }
+    }
+}
+
+/// An image, ready for the network, and what is needed to bring its labels back. All axes are
+/// transposed.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// `[channel, z, y, x]`
+    pub data: Volume,
+    /// Size of the image's voxels in mm.
+    pub spacing: Axes3<f64>,
+    /// The size of the image.
+    pub shape_before_cropping: Axes3,
+    /// The part of the image that was used.
+    pub bounds: Bounds,
+}
+
+/// The network's input of an image: `[channel, z, y, x]` with the size of its voxels in mm, in the
+/// file's axes. `previous` is the label map of the earlier stage of a cascade, in the same axes.
+///
+/// # Errors
+/// Channels that the plans do not have, values that cannot be normalised, sizes beyond all limits.
+pub fn prepare(
+    plans: &Plans,
+    configuration: &Configuration,
+    image: Volume,
+    spacing: Axes3<f64>,
+    previous: Option<(&Volume<u16>, &[u16])>,
+) -> Result<Prepared> {
+    let order = plans.transpose_forward;
+    let channels = configuration.normalization_schemes.len();
+    if image.channels != channels {
+        let what = format!("it has {} channels, and the model takes {channels}", image.channels);
+        return Err(NnunetError::case(what));
+    }
+    if spacing.iter().any(|size| !size.is_finite() || *size <= 0.0) {
+        return Err(NnunetError::case(format!("its voxels have sizes of {spacing:?} mm; expected sizes above 0")));
+    }
+    let (whole, (bounds, inside)) = (image.shape, nonzero(&image)?);
+    let run = run_length(whole, &bounds);
+    let mut cropped = if bounds.shape() == whole { image } else { image.cropped(bounds.start, bounds.end) };
+    let shape = cropped.shape;
+    let voxels = cropped.voxels();
+    for (channel, values) in cropped.data.chunks_mut(voxels.max(1)).enumerate() {
+        let scheme = configuration.normalization_schemes[channel];
+        let mask = Inside { inside: &inside, shape, order };
+        let mask = configuration.use_mask_for_norm[channel].then_some(&mask);
+        scheme.apply(values, run, mask, plans.intensities.get(&channel))?;
+    }
+    let data = cropped.transposed(order);
+    let spacing = order.map(|axis| spacing[axis]);
+    let target = configuration.target_spacing(spacing);
+    let new_shape = target_shape(data.shape, spacing, target)?;
+    let labels = previous.map(|(labels, foreground)| {
+        if labels.shape != whole {
+            let what = format!("the labels of the previous stage have {:?} voxels, the image {whole:?}", labels.shape);
+            return Err(NnunetError::case(what));
+        }
+        // Outside of the mask nothing is known, which the resampling of labels sees.
+        let mut cut = Volume {
+            channels: 1,
+            shape,
+            data: labels.cropped(bounds.start, bounds.end).data.into_iter().map(i32::from).collect(),
+        };
+        cut.data.iter_mut().zip(&inside).filter(|(label, inside)| **label == 0 && !**inside).for_each(|(l, _)| *l = -1);
+        let cut = cut.transposed(order);
+        let axis = separate_axis(&configuration.resampling_seg, spacing, target);
+        let resampled = configuration.resampling_seg.labels(&cut.data, cut.shape, new_shape, axis);
+        Ok((resampled, foreground))
+    });
+    let axis = separate_axis(&configuration.resampling_data, spacing, target);
+    let mut data = configuration.resampling_data.image(data, new_shape, axis);
+    if let Some((labels, foreground)) = labels.transpose()? {
+        for label in foreground {
+            data.data.extend(labels.iter().map(|found| f32::from(u8::from(*found == i32::from(*label)))));
+        }
+        data.channels += foreground.len();
+    }
+    Ok(Prepared {
+        data,
+        spacing,
+        shape_before_cropping: order.map(|axis| whole[axis]),
+        bounds: bounds.transposed(order),
+    })
+}
+
+/// The smallest box of what is not zero in any channel, holes included, and which of its voxels that
+/// is. Of an image of zeros everything is used.
+pub(crate) fn nonzero(image: &Volume) -> Result<(Bounds, Vec<bool>)> {
+    let voxels = image.voxels();
+    let mut mask = vec![0_u8; voxels];
+    for channel in 0..image.channels {
+        mask.par_iter_mut().zip(image.channel(channel)).for_each(|(set, value)| *set |= u8::from(*value != 0.0));
+    }
+    fill_holes(&mut mask, &image.shape, 1, 1).map_err(|error| NnunetError::case(error.to_string()))?;
+    let [nz, ny, nx] = image.shape;
+    let (mut start, mut end) = ([nz, ny, nx], [0; 3]);
+    for z in 0..nz {
+        for y in 0..ny {
+            let row = &mask[(z * ny + y) * nx..][..nx];
+            let Some(first) = row.iter().position(|set| *set != 0) else { continue };
+            let last = nx - row.iter().rev().position(|set| *set != 0).unwrap_or(0);
+            for (axis, (low, high)) in [(z, z + 1), (y, y + 1), (first, last)].into_iter().enumerate() {
+                start[axis] = start[axis].min(low);
+                end[axis] = end[axis].max(high);
+            }
+        }
+    }
+    let found = end[0] > 0;
+    let bounds = if found { Bounds { start, end } } else { Bounds { start: [0; 3], end: image.shape } };
+    let mut inside = Vec::with_capacity(bounds.shape().iter().product());
+    for z in bounds.start[0]..bounds.end[0] {
+        for y in bounds.start[1]..bounds.end[1] {
+            let row = &mask[(z * ny + y) * nx..][bounds.start[2]..bounds.end[2]];
+            inside.extend(row.iter().map(|set| *set != 0));
+        }
+    }
+    Ok((bounds, inside))
+}
+
+/// How many voxels of a part of an array lie side by side.
+fn run_length(whole: Axes3, part: &Bounds) -> usize {
+    let shape = part.shape();
+    let mut run = shape[2];
+    if shape[2] == whole[2] {
+        run *= shape[1];
+        if shape[1] == whole[1] {
+            run *= shape[0];
+        }
+    }
+    run
+}
+
+/// The size of a volume after resampling: `round(old / new * size)`, in that order, ties to even.
+///
+/// # Errors
+/// A size beyond all limits.
+pub fn target_shape(shape: Axes3, spacing: Axes3<f64>, target: Axes3<f64>) -> Result<Axes3> {
+    let exact: Axes3<f64> =
+        std::array::from_fn(|axis| (spacing[axis] / target[axis] * shape[axis] as f64).round_ties_even());
+    let voxels = exact.iter().product::<f64>();
+    if exact.iter().any(|length| *length < 1.0) || voxels > MAX_VOXELS as f64 {
+        let what = "voxels after resampling: check the spacing in its header";
+        return Err(NnunetError::case(format!(
+            "{shape:?} voxels of {spacing:?} mm, resampled to {target:?} mm, are {exact:?} {what}"
+        )));
+    }
+    Ok(exact.map(|length| length as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_box_holds_holes_and_all_channels() {
+        let mut image = Volume::zeros(2, [5, 6, 7]);
+        let at = |z: usize, y: usize, x: usize| (z * 6 + y) * 7 + x;
+        // A shell around one voxel.
+        for (z, y, x) in [(1, 2, 3), (3, 2, 3), (2, 1, 3), (2, 3, 3), (2, 2, 2), (2, 2, 4)] {
+            image.data[at(z, y, x)] = 1.0;
+        }
+        image.data[210 + at(3, 3, 5)] = -2.0;
+        let (bounds, inside) = nonzero(&image).expect("a mask");
+        assert_eq!(bounds, Bounds { start: [1, 1, 2], end: [4, 4, 6] });
+        assert_eq!(inside.iter().filter(|set| **set).count(), 8);
+        let (bounds, inside) = nonzero(&Volume::zeros(1, [2, 3, 4])).expect("a mask");
+        assert_eq!((bounds.shape(), inside), ([2, 3, 4], vec![false; 24]));
+    }
+
+    #[test]
+    fn sizes_round_half_to_even_and_have_limits() {
+        assert_eq!(target_shape([5, 5, 7], [1.0, 0.5, 1.0], [2.0, 1.0, 2.0]).expect("sizes"), [2, 2, 4]);
+        assert!(target_shape([500; 3], [1.0; 3], [1e-4; 3]).is_err());
+        assert!(target_shape([5; 3], [1.0; 3], [100.0; 3]).is_err());
+    }
+
+    #[test]
+    fn runs_of_a_cut_array() {
+        let part = |end: Axes3| Bounds { start: [0; 3], end };
+        assert_eq!(run_length([4, 5, 6], &part([2, 5, 6])), 60);
+        assert_eq!(run_length([4, 5, 6], &part([4, 3, 6])), 18);
+        assert_eq!(run_length([4, 5, 6], &part([4, 5, 3])), 3);
+    }
+}

@@ -1,0 +1,199 @@
+//! Probabilities of a network's outputs, ensembles of them, and their files (`.npz`).
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::Path;
+
+use npyz::WriterBuilder;
+use npyz::npz::NpzArchive;
+use rayon::prelude::*;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use crate::error::{NnunetError, Result};
+use crate::export::{Origin, placed, sigmoid};
+use crate::labels::{LabelManager, Writes};
+use crate::plans::Plans;
+use crate::resample::Heads;
+use crate::volume::Volume;
+
+/// The name of the array within a file.
+const ARRAY: &str = "probabilities";
+
+/// A file holds at most this many values (64 GiB).
+const MAX_VALUES: u64 = 1 << 34;
+
+/// Probabilities in the whole image, in the file's axes: softmax over the heads, or a sigmoid of
+/// each region. Outside of the part that was used everything is background.
+pub fn probabilities(plans: &Plans, manager: &LabelManager, heads: &Heads<'_>, origin: &Origin) -> Volume {
+    let voxels = heads.shape().iter().product::<usize>();
+    let mut data: Vec<f32> = Vec::with_capacity(heads.len() * voxels);
+    (0..heads.len()).for_each(|head| data.extend(heads.head(head)));
+    if manager.has_regions() {
+        data.par_iter_mut().for_each(|value| *value = sigmoid(*value));
+    } else {
+        softmax(&mut data, voxels);
+    }
+    let part = Volume { channels: heads.len(), shape: heads.shape(), data };
+    let mut whole = placed(plans, part, origin, 0.0);
+    if !manager.has_regions() {
+        // A voxel without any probability lies outside.
+        let count = whole.voxels();
+        let (background, others) = whole.data.split_at_mut(count);
+        background.par_iter_mut().enumerate().for_each(|(at, value)| {
+            if *value == 0.0 && others.chunks(count).all(|head| head[at] == 0.0) {
+                *value = 1.0;
+            }
+        });
+    }
+    whole
+}
+
+/// Softmax over the first axis of `[heads, voxels]`.
+fn softmax(data: &mut [f32], voxels: usize) {
+    if voxels == 0 {
+        return;
+    }
+    let heads = data.len() / voxels;
+    let mut most = vec![f32::NEG_INFINITY; voxels];
+    let mut total = vec![0.0_f32; voxels];
+    for head in 0..heads {
+        let values = &data[head * voxels..][..voxels];
+        most.par_iter_mut().zip(values).for_each(|(most, value)| *most = most.max(*value));
+    }
+    for head in 0..heads {
+        let values = &mut data[head * voxels..][..voxels];
+        values.par_iter_mut().zip(&most).zip(&mut total).for_each(|((value, most), total)| {
+            *value = (*value - most).exp();
+            *total += *value;
+        });
+    }
+    data.par_chunks_mut(voxels).for_each(|values| values.iter_mut().zip(&total).for_each(|(v, total)| *v /= total));
+}
+
+/// The label map of probabilities.
+pub fn labels(manager: &LabelManager, probabilities: &Volume) -> Volume<u16> {
+    let voxels = probabilities.voxels();
+    let mut data = vec![0_u16; voxels];
+    match &manager.writes {
+        Writes::Winner => {
+            let mut best = probabilities.channel(0).to_vec();
+            for head in 1..probabilities.channels {
+                let values = probabilities.channel(head);
+                data.par_iter_mut().zip(&mut best).zip(values).for_each(|((label, best), value)| {
+                    if value > best {
+                        (*best, *label) = (*value, head as u16);
+                    }
+                });
+            }
+        }
+        Writes::Regions(order) => {
+            for (head, label) in order.iter().enumerate().take(probabilities.channels) {
+                let values = probabilities.channel(head);
+                let all = data.par_iter_mut().zip(values);
+                all.filter(|(_, value)| **value > 0.5).for_each(|(found, _)| *found = *label);
+            }
+        }
+    }
+    Volume { channels: 1, shape: probabilities.shape, data }
+}
+
+/// The mean of several predictions of one case: their sum in order, divided by their number.
+///
+/// # Errors
+/// None, or predictions of other sizes.
+pub fn mean(all: impl IntoIterator<Item = Result<Volume>>) -> Result<Volume> {
+    let (mut sum, mut count): (Option<Volume>, usize) = (None, 0);
+    for one in all {
+        let one = one?;
+        count += 1;
+        match &mut sum {
+            None => sum = Some(one),
+            Some(sum) if sum.shape == one.shape && sum.channels == one.channels => {
+                sum.data.par_iter_mut().zip(one.data).for_each(|(sum, value)| *sum += value);
+            }
+            Some(sum) => {
+                let sizes = [(sum.channels, sum.shape), (one.channels, one.shape)];
+                return Err(NnunetError::case(format!("predictions of one case have different sizes: {sizes:?}")));
+            }
+        }
+    }
+    let mut sum = sum.ok_or_else(|| NnunetError::case("there is no prediction to average"))?;
+    sum.data.par_iter_mut().for_each(|value| *value /= count as f32);
+    Ok(sum)
+}
+
+/// Writes probabilities as numpy's `savez_compressed` does: one array, `probabilities`, f32,
+/// `[head, z, y, x]`.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write(path: &Path, probabilities: &Volume) -> Result<()> {
+    let write = |file: &mut BufWriter<File>| {
+        let mut archive = ZipWriter::new(file);
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).large_file(true);
+        archive.start_file(format!("{ARRAY}.npy"), options)?;
+        let [z, y, x] = probabilities.shape.map(|length| length as u64);
+        let array = npyz::WriteOptions::new().default_dtype().shape(&[probabilities.channels as u64, z, y, x]);
+        let mut array = array.writer(&mut archive).begin_nd()?;
+        array.extend(probabilities.data.iter().copied())?;
+        array.finish()?;
+        archive.finish()?;
+        Ok(())
+    };
+    hearth_files::replace_with(path, write).map_err(|source| NnunetError::Io { path: path.to_owned(), source })
+}
+
+/// Reads probabilities that nnU-Net or [`write`] wrote.
+///
+/// # Errors
+/// A file that is damaged, has no such array, or one that is too large.
+pub fn read(path: &Path) -> Result<Volume> {
+    let io = |source| NnunetError::Io { path: path.to_owned(), source };
+    let file = |what: String| NnunetError::File { path: path.to_owned(), what };
+    let mut archive = NpzArchive::new(BufReader::new(File::open(path).map_err(io)?)).map_err(io)?;
+    let array = archive.by_name(ARRAY).map_err(io)?;
+    let array =
+        array.ok_or_else(|| file(format!("holds no array {ARRAY:?}; expected nnU-Net's --save_probabilities")))?;
+    let shape: Vec<usize> = array.shape().iter().map(|length| *length as usize).collect();
+    let values = array.shape().iter().try_fold(1_u64, |n, length| n.checked_mul(*length));
+    let &[channels, z, y, x] = &shape[..] else {
+        return Err(file(format!("the array has {} axes; expected heads and three axes", shape.len())));
+    };
+    if values.is_none_or(|values| values > MAX_VALUES) {
+        return Err(file(format!("{shape:?} values are more than the limit of {MAX_VALUES}")));
+    }
+    if array.order() != npyz::Order::C {
+        return Err(file("the array is in Fortran's order; expected C's".to_owned()));
+    }
+    let data: Vec<f32> = array.into_vec().map_err(io)?;
+    Volume::new(channels, [z, y, x], data).ok_or_else(|| file("the array ends early".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_back_and_damaged_ones_do_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.npz");
+        let volume = Volume::new(2, [2, 3, 4], (0..48).map(|i| i as f32 / 48.0).collect()).expect("48 values");
+        write(&path, &volume).expect("written");
+        assert_eq!(read(&path).expect("read"), volume);
+        let bytes = std::fs::read(&path).expect("bytes");
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("written");
+        assert!(read(&path).is_err());
+        let one = Volume::new(1, [1, 1, 1], vec![1.0]).expect("one value");
+        assert!(mean([Ok(one.clone()), Ok(volume)]).is_err());
+        assert_eq!(mean([Ok(one.clone()), Ok(one.clone())]).expect("a mean"), one);
+    }
+
+    #[test]
+    fn softmax_sums_to_one() {
+        let mut data = vec![1.0, 1000.0, 2.0, -1000.0];
+        softmax(&mut data, 2);
+        assert!((data[0] + data[2] - 1.0).abs() < 1e-6);
+        assert_eq!((data[1], data[3]), (1.0, 0.0));
+    }
+}

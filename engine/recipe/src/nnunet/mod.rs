@@ -1,0 +1,28 @@
+//! Trained models of nnU-Net v2: their networks, images and predictions; fingerprints and plans of
+//! data sets in its raw layout.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use hearth_recipe::nnunet::{NnunetOptions, NnunetPredictor};
+//!
+//! let model = Path::new("nnUNetTrainer__nnUNetPlans__3d_fullres");
+//! let predictor = NnunetPredictor::open(model, &NnunetOptions::default())?;
+//! for case in predictor.cases(Path::new("images"))? {
+//!     let found = predictor.predict(&case, None)?;
+//!     found.write(Path::new(&format!("{}.nii.gz", case.name)))?;
+//! }
+//! # Ok::<(), hearth_recipe::RecipeError>(())
+//! ```
+
+mod checkpoint;
+mod ensemble;
+mod image;
+mod network;
+mod predict;
+mod raw;
+
+pub use ensemble::NnunetEnsemble;
+pub use hearth_nnunet::{Case, Folds, ModelFolder, planner};
+pub use image::{CaseImage, Grid};
+pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
+pub use raw::NnunetRaw;

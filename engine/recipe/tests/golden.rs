@@ -1,0 +1,102 @@
+//! Replays what nnU-Net recorded: every case under `tests/golden/nnunet`, or
+//! `HEARTH_GOLDEN/nnunet`. Its README says what counts as equal.
+
+mod nnunet;
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    std::env::var_os("HEARTH_GOLDEN").map_or(own, PathBuf::from).join("nnunet")
+}
+
+#[test]
+fn predictions_are_those_of_nnunet() {
+    let mut folders = Vec::new();
+    nnunet::case_folders(&root(), &mut folders);
+    assert!(!folders.is_empty(), "{} holds no case", root().display());
+    let wanted = std::env::var("HEARTH_CASE").unwrap_or_default();
+    let mut failed = Vec::new();
+    for folder in folders.iter().filter(|folder| folder.display().to_string().contains(&wanted)) {
+        let name = folder.strip_prefix(root()).unwrap_or(folder).display().to_string();
+        match nnunet::replay(folder) {
+            Ok(lines) => lines.iter().for_each(|line| println!("{name}: {line}")),
+            Err(why) => failed.push(format!("{name}: {why}")),
+        }
+    }
+    assert!(failed.is_empty(), "{} failed:\n  {}", failed.len(), failed.join("\n  "));
+}
+
+/// Two folds as two models: `nnUNetv2_ensemble` averages their probabilities.
+#[test]
+fn an_ensemble_is_that_of_nnunet() {
+    let folder = root().join("ensemble");
+    let all = ["fold_0", "fold_1"].map(|fold| hearth_nnunet::probabilities::read(&folder.join(fold).join("e01.npz")));
+    let mean = hearth_nnunet::probabilities::mean(all).expect("a mean");
+    let dataset = serde_json::json!({"labels": {"background": 0, "Anterior": 1, "Posterior": 2},
+        "channel_names": {"0": "MRI"}, "file_ending": ".nii.gz"});
+    let dataset = hearth_nnunet::DatasetJson::parse(dataset).expect("a data set");
+    let found = hearth_nnunet::probabilities::labels(&dataset.labels, &mean);
+    let (_, expected) = hearth_data::nifti::read_nifti_values(folder.join("e01.nii.gz")).expect("labels");
+    assert_eq!(found.data.len(), expected.len());
+    let wrong = found.data.iter().zip(expected).filter(|(a, b)| f32::from(**a) != *b).count();
+    assert_eq!(wrong, 0);
+}
+
+/// What `determine_postprocessing` chose, applied to the labels before.
+#[test]
+fn postprocessed_labels_are_those_of_nnunet() {
+    use hearth_nnunet::{Volume, postprocess};
+
+    let own = ["postprocessing", "evaluation/postprocessing"].map(|name| root().join(name));
+    let folder = own.iter().find(|folder| folder.is_dir()).expect("a recorded postprocessing");
+    let before = [folder.join("before"), root().join("evaluation/prediction")];
+    let before = before.iter().find(|folder| folder.is_dir()).expect("labels before it");
+    let steps = postprocess::read(&folder.join("postprocessing.pkl")).expect("a pickle");
+    assert_eq!(steps, postprocess::read(&folder.join("postprocessing.json")).expect("JSON"));
+    assert_eq!((steps.len(), &steps[0].labels[..], &steps[2].labels[..]), (3, &[1, 2, 3][..], &[2][..]));
+    for case in ["case_0.nii.gz", "case_1.nii.gz", "case_2.nii.gz"] {
+        let read = |folder: &Path| hearth_data::nifti::read_nifti_values(folder.join(case)).expect("labels");
+        let ((header, values), (_, expected)) = (read(before), read(folder));
+        let shape = [header.dim[2], header.dim[1], header.dim[0]];
+        let labels = values.iter().map(|value| *value as u16).collect();
+        let mut map = Volume::new(1, shape, labels).expect("as many as voxels");
+        postprocess::apply(&steps, &mut map).expect("small");
+        let wrong = map.data.iter().zip(expected).filter(|(a, b)| f32::from(**a) != *b).count();
+        assert_eq!(wrong, 0, "{case}");
+    }
+}
+
+/// Fingerprints and folds of real data sets, from their files.
+#[test]
+#[ignore = "needs real files: HEARTH_REAL_DATA"]
+fn fingerprints_are_those_of_nnunet() {
+    use hearth_data::Progress;
+    use hearth_recipe::nnunet::NnunetRaw;
+    use hearth_recipe::nnunet::planner::splits;
+
+    let Some(data) = std::env::var_os("HEARTH_REAL_DATA").map(PathBuf::from) else {
+        panic!("HEARTH_REAL_DATA names the folder of the files")
+    };
+    for name in ["Dataset004_Hippocampus", "Dataset802_SarcomaCT"] {
+        let recorded = root().join("planner").join(name);
+        let raw = tempfile::tempdir().expect("a folder");
+        nnunet::raw_dataset(&recorded, &data, raw.path());
+        let opened = NnunetRaw::open(raw.path()).expect("a data set");
+        let found = opened.fingerprint(Progress::None).expect("a fingerprint").json();
+        let expected = nnunet::json(&recorded.join("dataset_fingerprint.json"));
+        for key in ["spacings", "shapes_after_crop", "median_relative_size_after_cropping"] {
+            assert_eq!(found[key], expected[key], "{name}: {key}");
+        }
+        let key = "foreground_intensity_properties_per_channel";
+        for (channel, values) in expected[key].as_object().expect("channels") {
+            for (what, value) in values.as_object().expect("statistics") {
+                let (found, value) = (found[key][channel][what].as_f64(), value.as_f64());
+                let (found, value) = (found.expect("a number"), value.expect("a number"));
+                assert!((found - value).abs() <= 1e-12 * value.abs(), "{name}: {channel} {what}: {found}, {value}");
+            }
+        }
+        let folds = recorded.join("splits_final.json");
+        assert_eq!(splits(&opened.names()).ok(), folds.is_file().then(|| nnunet::json(&folds)), "{name}");
+    }
+}
