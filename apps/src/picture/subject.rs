@@ -30,19 +30,24 @@ impl Subject<'_> {
     /// are there and differ.
     pub fn planes_and_worst(&self, layers: Vec<(Line, &[u8])>) -> Vec<Vec<Panel>> {
         self.drawn(layers, |volume| {
-            let planes = volume.grid.planes();
-            let telling = planes.iter().map(|plane| volume.slice(*plane, volume.telling(*plane))).collect();
-            let worst = |plane: &Plane| {
-                // One that is above already is not drawn twice.
-                let (index, voxels) = volume.worst(*plane).filter(|(index, _)| *index != volume.telling(*plane))?;
-                let mut panel = volume.slice(*plane, index);
-                panel.caption += &format!(", the worst: {voxels} voxels differ");
-                Some(panel)
+            // One slice is both.
+            let flat = volume.grid.shape[2] == 1;
+            let slice = |plane: Plane, index: usize, worst: Option<(usize, usize)>| {
+                let mut panel = volume.slice(plane, index);
+                if let Some((_, voxels)) = worst.filter(|(worst, _)| *worst == index && !flat) {
+                    panel.caption += &format!(", the worst: {voxels} voxels differ");
+                }
+                panel
             };
-            let worst: Vec<Panel> = planes.iter().filter_map(worst).collect();
-            // One slice is both: it is not drawn twice.
-            let one = volume.grid.shape[2] == 1;
-            if worst.is_empty() || one { vec![telling] } else { vec![telling, worst] }
+            let (mut above, mut below) = (Vec::new(), Vec::new());
+            for plane in volume.grid.planes() {
+                let (telling, worst) = (volume.telling(plane), volume.worst(plane));
+                above.push(slice(plane, telling, worst));
+                // One that is above already is not drawn twice.
+                let other = worst.filter(|(index, _)| *index != telling && !flat);
+                below.extend(other.map(|(index, _)| slice(plane, index, worst)));
+            }
+            if below.is_empty() { vec![above] } else { vec![above, below] }
         })
     }
 

@@ -24,14 +24,15 @@ const CURVES: usize = 7;
 pub fn run(run: &Run, version: &str) -> String {
     let progress = Progress::of(run);
     let runs = std::slice::from_ref(run);
-    let view = View { runs, title: run.task(), pictures: &[], left_out: &[] };
+    let heading = run.title();
+    let view = View { runs, title: &heading, pictures: &[], left_out: &[] };
     let sections = [
         section("metrics", "Metrics", (!progress.metrics.is_empty()).then(|| metrics(&progress.metrics))),
         section("curves", "Curves", curves::show(&view)),
         section("warnings", "Warnings", warnings::show(&view)),
         section("machine", "Machine", machine::show(&view)),
     ];
-    let header = html! { h1 { (run.task()) } (head(run, &progress)) };
+    let header = html! { h1 { (heading) } (head(run, &progress)) };
     let title = format!("{}: {} – Hearth", run.state.word(), run.name);
     page(title, header, sections.into_iter().flatten().collect(), &run.folder.display().to_string(), version)
 }

@@ -209,6 +209,17 @@ impl Run {
         self.summary.as_ref().and_then(|summary| summary.task.as_deref()).unwrap_or(&self.name)
     }
 
+    /// The recipe's own title, which a run has before it has a summary.
+    pub fn title(&self) -> String {
+        let own = || {
+            let recipe = self.recipe.parse::<toml::Table>().ok()?;
+            let text = |key: &str| recipe.get(key).and_then(toml::Value::as_str).map(str::to_owned);
+            text("title").or_else(|| text("task"))
+        };
+        let of_summary = self.summary.as_ref().and_then(|summary| summary.task.clone());
+        of_summary.or_else(own).unwrap_or_else(|| self.name.clone())
+    }
+
     /// Rows of the table, with times of the log; where one of the two is missing, the other.
     fn add_curves(&mut self, log: Option<curves::Log>, table: Option<(Vec<Epoch>, usize)>) {
         let has = |present: bool, name: &str| match present {

@@ -40,7 +40,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, run: &Run) {
     let [head, gauge, _, body, warnings] =
         Layout::vertical([rows[0], rows[1], rows[2], Constraint::Min(0), Constraint::Length(warned)]).areas(area);
     let state = Span::styled(format!("{} {}", run.state.sign(), run.state.word()), Style::new().fg(colour(run)).bold());
-    let about = format!("  {}  ", plain(run.task()));
+    let about = format!("  {}  ", plain(&run.title()));
     let folder = Span::styled(plain(&run.folder.display().to_string()), Style::new().dim());
     (Line::from(vec![state, Span::raw(about).bold(), folder])).render(head, buffer);
     (bar(&progress)).render(gauge, buffer);
