@@ -24,7 +24,8 @@ fn counts_are_those_of_the_files_and_the_report_shows_them() {
 
     let out = dir.path().join("evaluation");
     let own = ["evaluate", &run, "--data", &folder, "--all", "--device", "cpu", "-o"];
-    let original = [&own[..], &[&text(&out), "--grid", "original"]].concat();
+    let written = text(&out);
+    let original = [&own[..], &[&written, "--grid", "original"]].concat();
     succeed(&original);
     let mut counts = [[0_u64; 2]; 2];
     for entry in fs::read_dir(data.join("labelsTr")).expect("labels").map(|entry| entry.expect("an entry").path()) {
