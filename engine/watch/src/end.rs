@@ -55,7 +55,8 @@ fn sentence(run: &Run) -> String {
     }
     details.extend(summary.and_then(|summary| summary.seconds).map(duration));
     if matches!(run.state, State::Killed(_) | State::Interrupted | State::Unknown) {
-        details.push(format!("resume it: hearth train --resume --out {}", run.folder.display()));
+        let data = run.record.as_ref().and_then(|record| record.data.as_deref()).unwrap_or("DIR");
+        details.push(format!("resume it: hearth train --resume --data {data} --out {}", run.folder.display()));
     }
     if !details.is_empty() {
         said += &format!(": {}", details.join(", "));
