@@ -127,7 +127,10 @@ fn pages_of_runs_that_go_on_are_sound() {
     assert!(pages[1].contains("&lt;script&gt;alert(1)&lt;/script&gt;") && pages[1].contains("<h2 id=\"warnings-h\">"));
     for page in &pages {
         let all = elements(page);
-        drawings_are_xml(page);
+        // A run that failed at once has no curve.
+        if page.contains("<svg role=") {
+            drawings_are_xml(page);
+        }
         accessible(&all);
         assert_eq!(all.iter().filter(|element| element.name == "script").count(), 1);
         assert!(all.iter().all(|element| element.attributes.keys().all(|name| !name.starts_with("on"))));
