@@ -40,13 +40,13 @@ impl Narrator {
 
     fn of_run(&mut self, run: &Run) -> Vec<String> {
         let (mut lines, progress) = (Vec::new(), Progress::of(run));
-        if self.state.as_ref() != Some(&run.state) {
-            if let State::Running(holder) = &run.state {
-                let by = if holder.is_empty() { String::new() } else { format!(": {holder}") };
-                lines.push(format!("{} is running{by}", run.name));
-                if progress.epochs == 0 {
-                    lines.push(format!("epoch 1{}, not complete yet", of(&progress)));
-                }
+        if self.state.as_ref() != Some(&run.state)
+            && let State::Running(holder) = &run.state
+        {
+            let by = if holder.is_empty() { String::new() } else { format!(": {holder}") };
+            lines.push(format!("{} is running{by}", run.name));
+            if progress.epochs == 0 {
+                lines.push(format!("epoch 1{}, not complete yet", of(&progress)));
             }
         }
         let last = run.epochs.last().map(|epoch| epoch.epoch);
