@@ -78,9 +78,7 @@ pub fn gz<W: Write>(out: W) -> flate2::write::GzEncoder<W> {
 pub fn checksums(files: &[PathBuf]) -> Outcome<String> {
     let mut lines = String::new();
     for path in files {
-        let mut digest = Sha256::new();
-        io::copy(&mut File::open(path)?, &mut digest)?;
-        let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex: String = Sha256::digest(fs::read(path)?).iter().map(|byte| format!("{byte:02x}")).collect();
         lines += &format!("{hex}  {}\n", path.file_name().unwrap_or_default().display());
     }
     Ok(lines)

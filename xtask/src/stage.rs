@@ -96,7 +96,7 @@ impl Stage {
     /// The documentation, as it is in the repository.
     fn documents(&self) -> Outcome {
         let doc = self.share().join("doc");
-        for folder in ["", "plugins", "reference"] {
+        for folder in ["", "reference"] {
             let from = root().join("docs").join(folder);
             fs::create_dir_all(doc.join(folder))?;
             for entry in fs::read_dir(&from)? {
