@@ -31,7 +31,7 @@ impl Stage {
         stage.documents()?;
         let share = stage.share();
         let without = licences::copy(crates, &share.join("licences"))?;
-        println!("{} crates, {without} of them without a licence text of their own", crates.all.len());
+        println!("{} crates, {without} of them without a licence text", crates.all.len());
         let sbom = serde_json::to_string_pretty(&sbom::document(crates, release))?;
         fs::write(share.join("sbom.cdx.json"), sbom + "\n")?;
         Ok(stage)
