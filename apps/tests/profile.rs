@@ -114,6 +114,32 @@ fn a_profile_finds_what_is_computed_again_and_a_schedule_ends() {
     fail(&[&["profile", &recipe, "--out", &text(&out)], &own[..]].concat(), 1, &["steps"]);
 }
 
+/// What changes the predictions is tried with --check alone, and what is learned is compared.
+#[test]
+fn what_changes_the_course_is_compared() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = text(&phantom(dir.path(), 5));
+    let recipe = text(&common::tiny_recipe(dir.path()));
+    // Windows that overlap much: most of an epoch is its validation.
+    let own = ["--data", &data, "--device", "cpu", "--apply", "--set", "inferer.overlap=0.8"];
+    let profile = |out: &str, more: &[&str]| {
+        let out = text(&dir.path().join(out));
+        let made = common::run(&[&["profile", &recipe, "--out", &out], &own[..], more].concat());
+        assert!(made.status.success(), "{}", common::errors(&made));
+        common::errors(&made)
+    };
+    let said = profile("without", &[]);
+    assert!(said.contains("not tried: let windows overlap less; it changes what is learned"), "{said}");
+    let said = profile("with", &["--check", "1"]);
+    assert!(said.contains("trying: let windows overlap less"), "{said}");
+    if said.contains("mean_dice after 1 epoch:") {
+        assert!(["seed 0", "seed 1", "seed 2"].iter().all(|seed| said.contains(seed)), "{said}");
+    }
+    let made = fs::read_to_string(dir.path().join("with/faster.toml")).expect("a recipe");
+    assert!(made.contains("# let windows overlap less: "), "{made}");
+}
+
 /// The handler in a recipe, and a page of the run.
 #[test]
 fn a_run_with_a_profiler_has_a_report() {

@@ -56,7 +56,35 @@ impl Crates {
         }
         let metadata = serde_json::from_str(&output_of(&mut command)?)?;
         let lock: Table = std::fs::read_to_string(root().join("Cargo.lock"))?.parse()?;
-        Self::of_metadata(&metadata, &checksums(&lock), "hearth-apps")
+        let mut crates = Self::of_metadata(&metadata, &checksums(&lock), "hearth-apps")?;
+        crates.keep(&Self::in_tree(features, release)?);
+        Ok(crates)
+    }
+
+    /// The keys of what is compiled for the program. `cargo metadata` knows features for all of a
+    /// workspace alone, and so names what other programs of it would use.
+    fn in_tree(features: Features, release: &Release) -> Outcome<BTreeSet<String>> {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(["tree", "--locked", "--package", "hearth-apps", "--edges", "normal,build", "--prefix", "none"]);
+        command.args(["--format", "{p}", "--target", &release.target]).current_dir(root());
+        if let Some(feature) = features.feature() {
+            command.arg("--features").arg(format!("hearth-apps/{feature}"));
+        }
+        // `name v1.2.3 (folder, or what kind of crate it is)`
+        let tree = output_of(&mut command)?;
+        let keys = tree.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            Some(format!("{}-{}", words.next()?, words.next()?.strip_prefix('v')?))
+        });
+        Ok(keys.collect())
+    }
+
+    /// Drops the others.
+    fn keep(&mut self, keys: &BTreeSet<String>) {
+        self.all.retain(|key, _| keys.contains(key));
+        for one in self.all.values_mut() {
+            one.uses.retain(|used| keys.contains(used));
+        }
     }
 
     /// From what Cargo says, those that a package reaches by dependencies that are linked or that run
@@ -156,6 +184,10 @@ mod tests {
         assert_eq!(crates.all["used-1.0.0"].sha256.as_deref(), Some("abc"));
         assert_eq!(crates.all["app-1.0.0"].uses, BTreeSet::from(["used-1.0.0".to_owned()]));
         assert_eq!(crates.program, "app-1.0.0");
+        let mut fewer = crates.clone();
+        fewer.keep(&BTreeSet::from(["app-1.0.0".to_owned(), "builds-1.0.0".to_owned()]));
+        assert_eq!(fewer.all.keys().collect::<Vec<_>>(), ["app-1.0.0", "builds-1.0.0"]);
+        assert!(fewer.all["app-1.0.0"].uses.is_empty());
         assert!(Crates::of_metadata(&metadata, &BTreeMap::new(), "none").is_err());
         assert!(Crates::of_metadata(&serde_json::json!({}), &BTreeMap::new(), "app").is_err());
     }

@@ -11,7 +11,7 @@ use crate::crates::{Crate, Crates};
 const NAMES: [&str; 8] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE", "OFL", "PATENTS"];
 
 /// Copies the texts into folders of `to`, one for each crate, and lists them in `INDEX.md`. Returns
-/// how many crates have no text of their own.
+/// how many crates are without one: they have none, and their licence is not that of this repository.
 pub fn copy(crates: &Crates, to: &Path) -> Outcome<usize> {
     let mut index = String::from(
         "# Licences\n\nThe crates of this program, their licences, and the folders of their texts.\n\n\
@@ -31,6 +31,10 @@ pub fn copy(crates: &Crates, to: &Path) -> Outcome<usize> {
         // Those of this repository share its own.
         if names.is_empty() && one.sha256.is_none() && one.repository.is_none() {
             names.push("[LICENSE](LICENSE)".to_owned());
+        }
+        let apache = one.licence.as_deref().is_some_and(|licence| licence.contains("Apache-2.0"));
+        if names.is_empty() && apache {
+            names.push("none in the crate; the text of [Apache-2.0](LICENSE)".to_owned());
         }
         if names.is_empty() {
             without += 1;

@@ -81,7 +81,10 @@ fn dist(args: &Dist) -> Outcome {
     }
     let crates = crates::Crates::of_program(args.features, &release)?;
     let stage = Stage::new(&folder, &built, args, &release, &crates)?;
-    let needed = glibc::newest_needed(&stage.program())?;
+    let mut needed = None;
+    for file in stage.binaries()? {
+        needed = needed.max(glibc::newest_needed(&file)?);
+    }
     if let (Some(wanted), Some(needed)) = (glibc.and_then(glibc::parse), needed)
         && needed > wanted
     {

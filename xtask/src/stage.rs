@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::archive::entries;
 use crate::build::Release;
 use crate::crates::Crates;
 use crate::{Dist, Outcome, licences, output_of, root, sbom};
@@ -23,7 +24,7 @@ impl Stage {
     /// Fills the folder from what was built.
     pub fn new(folder: &Path, built: &Path, args: &Dist, release: &Release, crates: &Crates) -> Outcome<Self> {
         let stage = Self { root: folder.to_owned() };
-        stage.binaries(built)?;
+        stage.strip(built)?;
         stage.described()?;
         if !args.without_sources {
             stage.sources()?;
@@ -31,14 +32,20 @@ impl Stage {
         stage.documents()?;
         let share = stage.share();
         let without = licences::copy(crates, &share.join("licences"))?;
-        println!("{} crates, {without} of them without a licence text of their own", crates.all.len());
+        println!("{} crates, {without} of them without a licence text", crates.all.len());
         let sbom = serde_json::to_string_pretty(&sbom::document(crates, release))?;
         fs::write(share.join("sbom.cdx.json"), sbom + "\n")?;
         Ok(stage)
     }
 
-    /// The program.
-    pub fn program(&self) -> PathBuf {
+    /// The program and the libraries of its plugins.
+    pub fn binaries(&self) -> Outcome<Vec<PathBuf>> {
+        let plugins = self.root.join("lib/hearth/plugins");
+        let libraries = entries(&plugins)?.into_iter().map(|file| plugins.join(file));
+        Ok([self.program()].into_iter().chain(libraries).collect())
+    }
+
+    fn program(&self) -> PathBuf {
         self.root.join("bin/hearth")
     }
 
@@ -47,7 +54,7 @@ impl Stage {
     }
 
     /// Copies without the tables for debuggers, which are three quarters of them.
-    fn binaries(&self, built: &Path) -> Outcome {
+    fn strip(&self, built: &Path) -> Outcome {
         let plugins = self.root.join("lib/hearth/plugins");
         fs::create_dir_all(self.root.join("bin"))?;
         fs::create_dir_all(&plugins)?;
@@ -96,7 +103,7 @@ impl Stage {
     /// The documentation, as it is in the repository.
     fn documents(&self) -> Outcome {
         let doc = self.share().join("doc");
-        for folder in ["", "plugins", "reference"] {
+        for folder in ["", "reference"] {
             let from = root().join("docs").join(folder);
             fs::create_dir_all(doc.join(folder))?;
             for entry in fs::read_dir(&from)? {

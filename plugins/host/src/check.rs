@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hearth_engine::Engine;
+use hearth_engine::{Counter, Engine};
 use hearth_plugin::abi::Linked;
 
 use crate::error::PluginError;
@@ -46,7 +46,14 @@ fn check(path: &Path, loaded: Result<Plugin, PluginError>) -> Report {
 /// is not asked.
 fn refusal(plugin: &Plugin) -> Option<String> {
     let handler = plugin.handler(toml::Table::new()).ok()?;
-    let error = Engine::new("trainer").add_boxed(handler).err()?;
+    let mut engine = Engine::new("trainer");
+    // Events of its own are registered by the workflow that fires them, which is not here.
+    for when in handler.subscriptions() {
+        for (event, _) in when.alternatives().iter().filter(|(event, _)| event.is_custom()) {
+            engine.register_event(&event.to_string(), Some(Counter::Iteration)).ok()?;
+        }
+    }
+    let error = engine.add_boxed(handler).err()?;
     let name = &plugin.identity().name;
     Some(format!("plugin `{name}` can be loaded, but no engine takes its handler: {error}"))
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use hearth_recipe::advice::{Facts, Finding};
+use hearth_registry::counted;
 use serde_json::json;
 
 use super::course::learned;
@@ -85,7 +86,7 @@ fn compared(
     let before = learned(args, original, epochs)?;
     while let Some(last) = doubtful(tried) {
         let after = learned(args, &document, epochs)?;
-        note!("{} after {epochs} epochs: {before} before, {after} now", before.metric);
+        note!("{} after {}: {before} before, {after} now", before.metric, counted(epochs as usize, "epoch"));
         if after.is_as_good_as(&before) {
             break;
         }

@@ -22,6 +22,9 @@ use crate::recipe::{Document, Node, Output};
 /// Voxels of a crop, and of a window, that are measured as they are; of a larger one a part is.
 const MEASURED: usize = 1 << 20;
 
+/// Voxels of a step, and of a volume, that are measured as they are.
+const WHOLE: usize = 4 << 20;
+
 /// So many voxels of crops have activations that are large blocks.
 const SEEN: usize = 1 << 18;
 
@@ -63,7 +66,7 @@ pub struct Footprint {
     pub batches: u64,
     /// The copy of weights and optimizer that becomes a checkpoint while training goes on.
     pub checkpoint: u64,
-    /// What reading and transforming takes while caches are filled; 0 without data.
+    /// What further threads take for reading and transforming while caches are filled; 0 without data.
     pub loading: u64,
     /// The caches; `None` without data.
     pub cache: Option<u64>,
@@ -79,6 +82,9 @@ pub struct Footprint {
     fixed: f64,
     /// Freed blocks that wait for their next use, as a part of a step.
     spare: f64,
+    /// Bytes of all large blocks of loading, a step and a validation, where these were measured as they
+    /// are.
+    held: Option<u64>,
 }
 
 /// Memory of a validation, in bytes.
@@ -102,20 +108,23 @@ impl Footprint {
         self.fixed + self.per_voxel * volume(patch) as f64 * crops as f64
     }
 
-    /// What is there whatever happens: program, caches, waiting batches.
+    /// What is there whatever happens: program, caches, threads that fill them, waiting batches.
     fn around(&self) -> u64 {
-        self.program + self.cache.unwrap_or(0) + self.batches
+        self.program + self.cache.unwrap_or(0) + self.batches + self.loading
     }
 
     /// Freed blocks of other sizes, which the allocator keeps for their next use.
     fn kept_for_reuse(&self, used: u64) -> u64 {
         let step = self.spare * self.step(self.patch, self.crops);
         let validation = self.validation.as_ref().map_or(0, |one| one.activations + one.maps);
-        (step as u64 + validation + self.loading).min(memory::slack(used as usize) as u64)
+        (step as u64 + validation).min(memory::slack(used as usize) as u64)
     }
 
     /// The most bytes while training.
     pub fn training(&self) -> u64 {
+        if let Some(held) = self.held {
+            return self.around() + held + self.checkpoint;
+        }
         let used = self.around() + self.step(self.patch, self.crops) as u64 + self.checkpoint;
         used + self.kept_for_reuse(used)
     }
@@ -123,6 +132,9 @@ impl Footprint {
     /// The most bytes while validating; `None` where that is not known.
     pub fn validating(&self) -> Option<u64> {
         let validation = self.validation.as_ref()?;
+        if let Some(held) = self.held {
+            return Some(self.around() + held + self.checkpoint);
+        }
         let kept = self.weights + self.optimizer + self.checkpoint;
         let used = self.around() + kept + validation.activations + validation.maps;
         Some(used + self.kept_for_reuse(used))
@@ -181,8 +193,11 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
         }
     };
     let threads = plan.recipe.data.cache.node().get("workers").and_then(integer).unwrap_or(1);
+    // One of them is within what is measured.
     let loading = match &cases {
-        Some(cases) => memory::peak().saturating_sub(loaded_before) * threads.clamp(1, cases.training.len().max(1)),
+        Some(cases) => {
+            memory::peak().saturating_sub(loaded_before) * (threads.clamp(1, cases.training.len().max(1)) - 1)
+        }
         None => 0,
     };
     let discriminator = plan.discriminator(&network)?;
@@ -197,6 +212,12 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     drop((network, discriminator));
     let in_step = samples.len() * plan.recipe.training.batch_size;
     let crop = if small == patch { whole.clone() } else { narrowed(whole, small)? };
+    let fits = in_step * volume(patch) <= WHOLE;
+    let whole_step = fits.then(|| stepped(&plan, whole, in_step, before)).transpose()?;
+    let shape = validated_shape(&plan, cases.as_ref(), sizes)?;
+    let validates = shape.filter(|shape| fits && volume(*shape) <= WHOLE && has_maps(&plan));
+    validates.map(|shape| evaluated(&plan, shape)).transpose()?;
+    let held = whole_step.map(|step| step.held.max(memory::peak_held()) as u64);
     // Of small crops several: blocks of less than a quarter of a mebibyte are not counted.
     let few = (SEEN / volume(small)).clamp(1, in_step);
     let one_step = stepped(&plan, &crop, few, before)?;
@@ -204,7 +225,7 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let two_steps = stepped(&plan, &crop, 2 * few, before)?;
     let two = two_steps.peak;
     // Blocks of other sizes wait for their next use.
-    let spare = two_steps.spare as f64 / two.saturating_sub(kept).max(1) as f64;
+    let spare = two_steps.held.saturating_sub(two + before) as f64 / two.saturating_sub(kept).max(1) as f64;
     let each = two.saturating_sub(one) as f64;
     let per_voxel = each / (few * volume(small)) as f64;
     let fixed = one as f64 - each;
@@ -213,7 +234,7 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let all = per_voxel * (volume(patch) * in_step) as f64;
     let bytes_of_batch = (whole.bytes() * in_step) as u64;
     let waiting = if plan.recipe.data.workers > 0 { LoaderOptions::default().buffer as u64 } else { 0 };
-    let validation = validation(&plan, &document, cases.as_ref(), sizes, dims)?;
+    let validation = validation(&plan, &document, shape, dims)?;
     let cache = cases.as_ref().map(|cases| cases.predicted_bytes(&plan)).transpose()?;
     Ok(Footprint {
         program: program(),
@@ -232,29 +253,33 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
         measured: (small != patch).then(|| volume(small)),
         per_voxel,
         fixed,
-        spare,
+        spare: spare.min(1.0),
+        held,
     })
+}
+
+/// Whether predictions are maps, so that validations need memory for a volume.
+fn has_maps(plan: &Plan) -> bool {
+    plan.recipe.output() != Output::Scores && !plan.recipe.learns().generates()
+}
+
+/// Voxels of a volume that validates, where that is known.
+fn validated_shape(plan: &Plan, cases: Option<&Cases>, sizes: &Sizes<'_>) -> Outcome<Option<[usize; 3]>> {
+    match (sizes.volume, cases) {
+        (Some(volume), _) => Ok(Some(volume)),
+        (None, Some(cases)) => validated(plan, cases),
+        (None, None) => Ok(None),
+    }
 }
 
 /// What a validation takes.
 fn validation(
     plan: &Plan,
     document: &Document,
-    cases: Option<&Cases>,
-    sizes: &Sizes<'_>,
+    shape: Option<[usize; 3]>,
     dims: usize,
 ) -> Outcome<Option<ValidationFootprint>> {
-    if plan.recipe.output() == Output::Scores || plan.recipe.learns().generates() {
-        return Ok(None);
-    }
-    let shape = match (sizes.volume, cases) {
-        (Some(volume), _) => volume,
-        (None, Some(cases)) => match validated(plan, cases)? {
-            Some(shape) => shape,
-            None => return Ok(None),
-        },
-        (None, None) => return Ok(None),
-    };
+    let Some(shape) = shape.filter(|_| has_maps(plan)) else { return Ok(None) };
     let inferer = plan.recipe.inferer.shared();
     let full = inferer.window().map(|(key, size)| {
         let axis = |axis: usize| if size.len() == 1 { size[0] } else { size.get(axis).copied().unwrap_or(1) };

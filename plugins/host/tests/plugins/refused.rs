@@ -11,8 +11,8 @@ impl Handler for Counts {
     }
 
     fn subscriptions(&self) -> Vec<When> {
-        // The end of a run has no counter that a filter could compare with.
-        vec![Event::Completed.every(2)]
+        // The event has no counter that the filter could compare with.
+        vec![Event::ForwardCompleted.every(2)]
     }
 
     fn handle(&mut self, _: Event, _: &mut Context<'_>) -> Result<(), HandlerError> {
@@ -28,5 +28,5 @@ fn what_an_engine_refuses_is_refused_by_check() {
     assert!(!report.ok && report.info.is_some(), "{report}");
     let problem = report.problem.expect("a reason");
     assert!(problem.starts_with("plugin `counts` can be loaded, but no engine takes its handler: "), "{problem}");
-    assert!(problem.contains("completed") && problem.contains("counter"), "{problem}");
+    assert!(problem.contains("forward_completed") && problem.contains("counter"), "{problem}");
 }

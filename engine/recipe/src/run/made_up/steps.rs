@@ -25,8 +25,8 @@ pub(in crate::run) struct Step {
     pub peak: usize,
     /// Bytes of it that stay: weights, and the optimizer's state.
     pub kept: usize,
-    /// Bytes of freed blocks that the allocator keeps for the next step, beside those it had before.
-    pub spare: usize,
+    /// Bytes of all large blocks at most, with freed ones that wait for their next use.
+    pub held: usize,
 }
 
 /// The same samples again and again.
@@ -52,7 +52,6 @@ impl Dataset for Same {
 /// Takes some steps of so many crops, and counts from `before` on.
 pub(in crate::run) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: usize) -> Outcome<Step> {
     memory::begin_peak();
-    let waiting = memory::peak_held().saturating_sub(memory::in_use());
     let with = trained(plan, crop, crops, STEPS, memory::in_use)?;
     // The trainer is gone.
     let kept = with.saturating_sub(memory::in_use());
@@ -60,8 +59,7 @@ pub(in crate::run) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: 
         return Err(RecipeError::new("this program's allocator does not count memory (hearth_kernels::memory)"));
     }
     let peak = memory::peak();
-    let spare = memory::peak_held().saturating_sub(peak).saturating_sub(waiting);
-    Ok(Step { peak: peak.saturating_sub(before), kept, spare })
+    Ok(Step { peak: peak.saturating_sub(before), kept, held: memory::peak_held() })
 }
 
 /// Seconds of a step of so many crops, without the first ones.
