@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Outcome {
             "limit": limit, "batch_crops": found.largest_batch(limit), "patch": found.largest_patch(limit),
         });
         let whole = json!({
-            "memory": found, "training": found.training(), "validating": found.validating(), "peak": found.peak(),
+            "memory": found, "training": found.training(), "validating": found.validating(), "in_use": found.in_use(), "held": found.held(),
             "fits": fits,
         });
         out!("{}", serde_json::to_string_pretty(&whole)?);
@@ -105,7 +105,11 @@ fn print(found: &Footprint, args: &Args, limit: u64, of_limit: &str) {
     out!("{}", bold(&lines[0]));
     lines[1..].iter().for_each(|line| out!("{line}"));
     out!("");
-    out!("{}  {}", bold("peak"), bytes(found.peak()));
+    out!("{}  {}", bold("in use at most"), bytes(found.in_use()));
+    out!(
+        "the process holds at most {}: with the program, and freed blocks that wait for their next use",
+        bytes(found.held())
+    );
     if let Some(voxels) = found.measured {
         out!("measured with crops of {voxels} voxels; a step's memory is a line over them");
     }

@@ -22,9 +22,6 @@ use crate::recipe::{Document, Node, Output};
 /// Voxels of a crop, and of a window, that are measured as they are; of a larger one a part is.
 const MEASURED: usize = 1 << 20;
 
-/// Voxels of a step, and of a volume, that are measured as they are.
-const WHOLE: usize = 4 << 20;
-
 /// So many voxels of crops have activations that are large blocks.
 const SEEN: usize = 1 << 18;
 
@@ -66,7 +63,7 @@ pub struct Footprint {
     pub batches: u64,
     /// The copy of weights and optimizer that becomes a checkpoint while training goes on.
     pub checkpoint: u64,
-    /// What further threads take for reading and transforming while caches are filled; 0 without data.
+    /// What reading and transforming takes while caches are filled, before anything else; 0 without data.
     pub loading: u64,
     /// The caches; `None` without data.
     pub cache: Option<u64>,
@@ -80,11 +77,6 @@ pub struct Footprint {
     /// What a step takes whatever its crops.
     #[serde(skip)]
     fixed: f64,
-    /// Freed blocks that wait for their next use, as a part of a step.
-    spare: f64,
-    /// Bytes of all large blocks of loading, a step and a validation, where these were measured as they
-    /// are.
-    held: Option<u64>,
 }
 
 /// Memory of a validation, in bytes.
@@ -108,53 +100,45 @@ impl Footprint {
         self.fixed + self.per_voxel * volume(patch) as f64 * crops as f64
     }
 
-    /// What is there whatever happens: program, caches, threads that fill them, waiting batches.
+    /// What is there whatever happens: caches, waiting batches.
     fn around(&self) -> u64 {
-        self.program + self.cache.unwrap_or(0) + self.batches + self.loading
-    }
-
-    /// Freed blocks of other sizes, which the allocator keeps for their next use.
-    fn kept_for_reuse(&self, used: u64) -> u64 {
-        let step = self.spare * self.step(self.patch, self.crops);
-        let validation = self.validation.as_ref().map_or(0, |one| one.activations + one.maps);
-        (step as u64 + validation).min(memory::slack(used as usize) as u64)
+        self.cache.unwrap_or(0) + self.batches
     }
 
     /// The most bytes while training.
     pub fn training(&self) -> u64 {
-        if let Some(held) = self.held {
-            return self.around() + held + self.checkpoint;
-        }
-        let used = self.around() + self.step(self.patch, self.crops) as u64 + self.checkpoint;
-        used + self.kept_for_reuse(used)
+        self.around() + self.step(self.patch, self.crops) as u64 + self.checkpoint
     }
 
     /// The most bytes while validating; `None` where that is not known.
     pub fn validating(&self) -> Option<u64> {
         let validation = self.validation.as_ref()?;
-        if let Some(held) = self.held {
-            return Some(self.around() + held + self.checkpoint);
-        }
         let kept = self.weights + self.optimizer + self.checkpoint;
-        let used = self.around() + kept + validation.activations + validation.maps;
-        Some(used + self.kept_for_reuse(used))
+        Some(self.around() + kept + validation.activations + validation.maps)
     }
 
-    /// The most bytes of the run.
-    pub fn peak(&self) -> u64 {
+    /// The most bytes that the run uses at a time, without the program.
+    pub fn in_use(&self) -> u64 {
         self.training().max(self.validating().unwrap_or(0))
+    }
+
+    /// The most bytes that the process may hold: the program, what it uses, and freed blocks that the
+    /// allocator keeps for their next use ([`memory::slack`]).
+    pub fn held(&self) -> u64 {
+        let used = self.in_use();
+        self.program + used + memory::slack(used as usize) as u64
     }
 
     /// How many crops of the recipe's size a step may have within `limit` bytes; 0 where none fits.
     pub fn largest_batch(&self, limit: u64) -> usize {
-        let left = limit.saturating_sub(self.around() + self.checkpoint) as f64 - self.fixed;
+        let left = limit.saturating_sub(self.program + self.around() + self.checkpoint) as f64 - self.fixed;
         (left / (self.per_voxel * volume(self.patch) as f64).max(1.0)).max(0.0) as usize
     }
 
     /// The largest crop in the proportions of the recipe's, in multiples of 16, with as many crops in a
     /// batch as now, within `limit` bytes; `None` where not even the smallest fits.
     pub fn largest_patch(&self, limit: u64) -> Option<[usize; 3]> {
-        let left = limit.saturating_sub(self.around() + self.checkpoint) as f64;
+        let left = limit.saturating_sub(self.program + self.around() + self.checkpoint) as f64;
         let longest = *self.patch.iter().max()?;
         let scaled = |length: usize| {
             self.patch.map(|axis| match axis {
@@ -193,7 +177,6 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
         }
     };
     let threads = plan.recipe.data.cache.node().get("workers").and_then(integer).unwrap_or(1);
-    // One of them is within what is measured.
     let loading = match &cases {
         Some(cases) => {
             memory::peak().saturating_sub(loaded_before) * (threads.clamp(1, cases.training.len().max(1)) - 1)
@@ -212,20 +195,13 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     drop((network, discriminator));
     let in_step = samples.len() * plan.recipe.training.batch_size;
     let crop = if small == patch { whole.clone() } else { narrowed(whole, small)? };
-    let fits = in_step * volume(patch) <= WHOLE;
-    let whole_step = fits.then(|| stepped(&plan, whole, in_step, before)).transpose()?;
     let shape = validated_shape(&plan, cases.as_ref(), sizes)?;
-    let validates = shape.filter(|shape| fits && volume(*shape) <= WHOLE && has_maps(&plan));
-    validates.map(|shape| evaluated(&plan, shape)).transpose()?;
-    let held = whole_step.map(|step| step.held.max(memory::peak_held()) as u64);
     // Of small crops several: blocks of less than a quarter of a mebibyte are not counted.
     let few = (SEEN / volume(small)).clamp(1, in_step);
     let one_step = stepped(&plan, &crop, few, before)?;
     let (one, kept) = (one_step.peak, one_step.kept);
     let two_steps = stepped(&plan, &crop, 2 * few, before)?;
     let two = two_steps.peak;
-    // Blocks of other sizes wait for their next use.
-    let spare = two_steps.held.saturating_sub(two + before) as f64 / two.saturating_sub(kept).max(1) as f64;
     let each = two.saturating_sub(one) as f64;
     let per_voxel = each / (few * volume(small)) as f64;
     let fixed = one as f64 - each;
@@ -253,8 +229,6 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
         measured: (small != patch).then(|| volume(small)),
         per_voxel,
         fixed,
-        spare: spare.min(1.0),
-        held,
     })
 }
 

@@ -1,7 +1,7 @@
 //! `summary.json`: results and timings.
 
 use hearth_engine::{Engine, HandlerTimes, RunEnd, RunError};
-use hearth_kernels::Tuning;
+use hearth_kernels::{Tuning, memory};
 use hearth_train::distributed::Waits;
 use hearth_train::{RunFolder, device};
 use serde_json::{Map, Value, json};
@@ -48,7 +48,7 @@ pub fn write(
         "best_metric": state.best_metric.map(number),
         "best_epoch": state.best_epoch,
         "seconds": seconds,
-        "peak_memory": hearth_machine::peak_resident(),
+        "peak_memory": { "resident": hearth_machine::peak_resident(), "in_use": memory::peak() },
         "tuning": { "kernels": tuning.kernels, "seconds": tuning.seconds },
         "event_seconds": engine.event_times(),
         "event_counts": engine.event_counts(),

@@ -25,8 +25,6 @@ pub(in crate::run) struct Step {
     pub peak: usize,
     /// Bytes of it that stay: weights, and the optimizer's state.
     pub kept: usize,
-    /// Bytes of all large blocks at most, with freed ones that wait for their next use.
-    pub held: usize,
 }
 
 /// The same samples again and again.
@@ -59,7 +57,7 @@ pub(in crate::run) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: 
         return Err(RecipeError::new("this program's allocator does not count memory (hearth_kernels::memory)"));
     }
     let peak = memory::peak();
-    Ok(Step { peak: peak.saturating_sub(before), kept, held: memory::peak_held() })
+    Ok(Step { peak: peak.saturating_sub(before), kept })
 }
 
 /// Seconds of a step of so many crops, without the first ones.
