@@ -531,7 +531,7 @@ pub fn turn(loops: Loops<'_>, sums: &[f32], rows: &mut [f32], lanes: usize, padd
     }
 }
 
-/// Copies a row inline: a call of `memcpy` would take longer than the copy.
+/// Copies a row.
 pub fn write_whole(target: &mut [MaybeUninit<f32>], values: &[f32]) {
     let (whole, rest) = values.as_chunks::<WIDTH>();
     let (places, last) = target[..values.len()].as_chunks_mut::<WIDTH>();

@@ -348,8 +348,8 @@ impl Bundle {
     }
 }
 
-/// Zeros; margins are mostly a value of each tile.
-fn clear(values: &mut [f32]) {
+/// Zeros; mostly there are none, or one of each tile.
+pub fn clear(values: &mut [f32]) {
     match values {
         [] => {}
         [one] => *one = 0.0,

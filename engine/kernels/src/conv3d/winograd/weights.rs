@@ -9,7 +9,7 @@ use super::super::blocked::channel_tile::Rows;
 use super::super::blocked::{Chunk, Loops, WIDTH, chunks_of_channels, pack};
 use super::super::geometry::Geometry;
 use super::taps::{self, TAPS, Taps};
-use super::tiles::{Bundle, Walk, apart};
+use super::tiles::{Bundle, Walk, apart, clear};
 use super::transform::Transforms;
 use crate::shared::Shared;
 
@@ -208,7 +208,7 @@ impl Work<'_> {
                 }
             }
             // Values read beyond the row belong to another one.
-            row[count * WIDTH..].fill(0.0);
+            clear(&mut row[count * WIDTH..]);
             return;
         }
         if (0..walk.sharing).all(|tile| place(tile).is_none()) {
@@ -220,7 +220,8 @@ impl Work<'_> {
             let (channel, tile) = (lane / walk.sharing, lane % walk.sharing);
             let from = place(tile).filter(|_| channel < present).map(|from| &self.dy[from + channel * volume..]);
             let values = from.map_or(&[][..], |from| &from[..count]);
-            copy(line, values);
+            line[..values.len()].copy_from_slice(values);
+            clear(&mut line[values.len()..]);
         }
         for position in (0..length).step_by(WIDTH) {
             // SAFETY: sixteen lines of `length` values, and as many registers.
@@ -309,17 +310,5 @@ impl Work<'_> {
                 }
             }
         }
-    }
-}
-
-/// Copies a row and zeros what is beyond it, inline: calls would take longer than the copy.
-fn copy(to: &mut [f32], from: &[f32]) {
-    let (whole, rest) = from.as_chunks::<WIDTH>();
-    let (lines, _) = to.as_chunks_mut::<WIDTH>();
-    let (full, others) = lines.split_at_mut(whole.len());
-    full.iter_mut().zip(whole).for_each(|(to, from)| *to = *from);
-    others.iter_mut().for_each(|to| *to = [0.0; WIDTH]);
-    if let Some(last) = others.first_mut() {
-        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
     }
 }
