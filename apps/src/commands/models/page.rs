@@ -54,7 +54,9 @@ pub fn text() -> Outcome<String> {
         let _ = writeln!(page, "| {} | {} | {parameters} | {flops} | {activations} |", entry.name, input.join("x"));
     }
     times(&mut page, &examples);
-    page.push_str("\n## The examples\n\nParameters that are not named have MONAI's defaults, or nnU-Net's.\n\n```json\n");
+    page.push_str(
+        "\n## The examples\n\nParameters that are not named have MONAI's defaults, or nnU-Net's.\n\n```json\n",
+    );
     for example in &examples {
         let _ = writeln!(page, "{:27} {}", format!("{}:", example.entry.name), example.json()?);
     }
