@@ -71,6 +71,9 @@ pub struct Architecture {
     pub dropout: f64,
 }
 
+/// nnU-Net's largest planned networks have a fifth of it.
+const MAX_WEIGHTS: u64 = 1 << 30;
+
 /// Arguments of the two networks that change nothing when they have this value.
 const WITHOUT_EFFECT: [(&str, Value); 7] = [
     ("nonlin_first", Value::Bool(false)),
@@ -106,7 +109,7 @@ impl Architecture {
     /// The network of a configuration's keys, in either form.
     pub(crate) fn parse(keys: &Map<String, Value>, dims: usize) -> Result<Self> {
         let Some(architecture) = keys.get("architecture").and_then(Value::as_object) else {
-            return Self::legacy(keys, dims);
+            return Self::legacy(keys, dims)?.within_limits();
         };
         let within = |error: NnunetError| match error {
             NnunetError::Key { key, what } => NnunetError::key(format!("architecture.{key}"), what),
@@ -116,7 +119,7 @@ impl Architecture {
         let arguments = architecture.get("arch_kwargs").and_then(Value::as_object);
         let arguments =
             arguments.ok_or_else(|| NnunetError::key("architecture.arch_kwargs", "is missing; expected a table"))?;
-        Self::new(&class, arguments, dims).map_err(|error| match error {
+        Self::new(&class, arguments, dims).and_then(Self::within_limits).map_err(|error| match error {
             NnunetError::Key { key, what } if key != "network_class_name" => {
                 NnunetError::key(format!("architecture.arch_kwargs.{key}"), what)
             }
@@ -170,6 +173,24 @@ impl Architecture {
             nonlin: nonlin(arguments)?,
             dropout,
         })
+    }
+
+    /// The network, unless it has more weights than any that exists.
+    fn within_limits(self) -> Result<Self> {
+        let mut weights = 0_u64;
+        for stage in 0..self.features.len() {
+            let taps: usize = self.kernels[stage].iter().product();
+            let strides: usize = self.strides[stage].iter().product();
+            let [above, here] = [self.features[stage.saturating_sub(1)], self.features[stage]].map(|n| n as u64);
+            let units = 2 * self.encoder[stage] as u64 + self.decoder.iter().max().map_or(0, |n| *n as u64) + 1;
+            let of_units = (taps as u64).saturating_mul(here * here.max(above)).saturating_mul(units);
+            weights = weights.saturating_add(of_units).saturating_add(strides as u64 * here * above);
+        }
+        if weights > MAX_WEIGHTS {
+            let what = format!("a network of about {weights} weights, more than the limit of {MAX_WEIGHTS}");
+            return Err(NnunetError::key("features_per_stage", what));
+        }
+        Ok(self)
     }
 
     /// Plans from before `architecture` existed: nnU-Net's U-Net, its sizes as keys of the

@@ -11,6 +11,9 @@ use crate::json;
 use crate::normalize::{Intensities, Scheme};
 use crate::resample::Resampling;
 
+/// A patch has at most this many voxels: 1024 along each axis.
+const MAX_PATCH: usize = 1 << 30;
+
 /// Plans of a data set, of any version of nnU-Net v2.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plans {
@@ -156,6 +159,11 @@ impl Configuration {
                 "patch_size",
                 format!("{patch_size:?}: expected two or three numbers above 0"),
             ));
+        }
+        let voxels = patch_size.iter().try_fold(1_usize, |n, length| n.checked_mul(*length));
+        if voxels.is_none_or(|voxels| voxels > MAX_PATCH) {
+            let what = format!("{patch_size:?} has more voxels than the limit of {MAX_PATCH}");
+            return Err(NnunetError::key("patch_size", what));
         }
         if spacing.len() != dims || spacing.iter().any(|s| !s.is_finite() || *s <= 0.0) {
             return Err(NnunetError::key("spacing", format!("{spacing:?}: expected {dims} sizes above 0")));

@@ -132,32 +132,33 @@ impl<'a> Sum<'a> {
     /// Adds the network's output of a tile, `[head, z, y, x]`.
     pub fn add(&mut self, start: Axes3, output: &[f32]) {
         let (patch, padded) = (self.windows.patch, self.windows.padded);
-        let (tile, voxels) = (patch.iter().product::<usize>(), self.weights.len());
-        let map = &self.map;
-        let row = |z: usize, y: usize| ((z + start[0]) * padded[1] + y + start[1]) * padded[2] + start[2];
-        self.outputs.data.par_chunks_mut(voxels).zip(output.par_chunks(tile)).for_each(|(sum, output)| {
-            let mut line = [vec![0.0_f32; patch[2]], vec![0.0_f32; patch[2]]];
-            for z in 0..patch[0] {
-                for y in 0..patch[1] {
-                    let (at, from) = (row(z, y), (z * patch[1] + y) * patch[2]);
-                    let target = &mut sum[at..at + patch[2]];
-                    let [sums, weights] = &mut line;
-                    target.convert_to_f32_slice(sums);
-                    map[from..from + patch[2]].convert_to_f32_slice(weights);
-                    let values = output[from..from + patch[2]].iter().zip(weights.iter());
-                    sums.iter_mut().zip(values).for_each(|(sum, (value, weight))| *sum += value * weight);
-                    target.convert_from_f32_slice(sums);
-                }
-            }
-        });
-        let weights = &mut self.weights;
-        for z in 0..patch[0] {
+        let (plane, map) = (padded[1] * padded[2], &self.map);
+        let tile = patch.iter().product::<usize>();
+        // One plane of a head, or of the weights, in which the value of a voxel is its weight.
+        let add = |index: usize, sums: &mut [f16], values: Option<&[f32]>| {
+            let Some(z) = index.checked_sub(start[0]).filter(|z| *z < patch[0]) else { return };
+            let [mut sum, mut weight] = [vec![0.0_f32; patch[2]], vec![0.0_f32; patch[2]]];
             for y in 0..patch[1] {
-                let (at, from) = (row(z, y), (z * patch[1] + y) * patch[2]);
-                let values = weights[at..at + patch[2]].iter_mut().zip(&map[from..from + patch[2]]);
-                values.for_each(|(sum, weight)| *sum = f16::from_f32(sum.to_f32() + weight.to_f32()));
+                let from = (z * patch[1] + y) * patch[2];
+                let row = &mut sums[(y + start[1]) * padded[2] + start[2]..][..patch[2]];
+                row.convert_to_f32_slice(&mut sum);
+                map[from..from + patch[2]].convert_to_f32_slice(&mut weight);
+                match values {
+                    Some(values) => {
+                        let pairs = values[from..from + patch[2]].iter().zip(&weight);
+                        sum.iter_mut().zip(pairs).for_each(|(sum, (value, weight))| *sum += value * weight);
+                    }
+                    None => sum.iter_mut().zip(&weight).for_each(|(sum, weight)| *sum += weight),
+                }
+                row.convert_from_f32_slice(&sum);
             }
-        }
+        };
+        let outputs = self.outputs.data.par_chunks_mut(plane).enumerate();
+        outputs.for_each(|(index, sums)| {
+            let (head, z) = (index / padded[0], index % padded[0]);
+            add(z, sums, Some(&output[head * tile..][..tile]));
+        });
+        self.weights.par_chunks_mut(plane).enumerate().for_each(|(z, sums)| add(z, sums, None));
     }
 
     /// The mean of the tiles without padding.
@@ -165,13 +166,16 @@ impl<'a> Sum<'a> {
     /// # Errors
     /// Sums beyond the largest number of half precision.
     pub fn finish(mut self) -> Result<Volume<f16>> {
-        let (voxels, weights) = (self.weights.len(), &self.weights);
-        let finite = self.outputs.data.par_chunks_mut(voxels).map(|values| {
-            let divided = values.iter_mut().zip(weights).map(|(value, weight)| {
-                *value = f16::from_f32(value.to_f32() / weight.to_f32());
-                value.is_finite()
-            });
-            divided.fold(true, |all, finite| all && finite)
+        let row = self.windows.padded[2];
+        let weights: Vec<f32> = self.weights.par_iter().map(|weight| weight.to_f32()).collect();
+        let rows = weights.len() / row.max(1);
+        let finite = self.outputs.data.par_chunks_mut(row).enumerate().map(|(index, values)| {
+            let mut wide = vec![0.0_f32; row];
+            values.convert_to_f32_slice(&mut wide);
+            let weights = &weights[index % rows * row..][..row];
+            wide.iter_mut().zip(weights).for_each(|(value, weight)| *value /= weight);
+            values.convert_from_f32_slice(&wide);
+            values.iter().all(|value| value.is_finite())
         });
         if !finite.reduce(|| true, |a, b| a && b) {
             let what = "the network's outputs are not finite, or exceed half precision (65504), in which nnU-Net sums";
@@ -193,11 +197,10 @@ pub fn mean_of_folds(outputs: impl IntoIterator<Item = Result<Volume<f16>>>) -> 
         count += 1;
         match &mut sum {
             None => sum = Some(output),
-            Some(sum) => sum
-                .data
-                .par_iter_mut()
-                .zip(&output.data)
-                .for_each(|(sum, value)| *sum = f16::from_f32(sum.to_f32() + value.to_f32())),
+            Some(sum) => {
+                let pairs = sum.data.par_iter_mut().zip(&output.data);
+                pairs.for_each(|(sum, value)| *sum = f16::from_f32(sum.to_f32() + value.to_f32()));
+            }
         }
     }
     if let Some(sum) = sum.as_mut().filter(|_| count > 1) {

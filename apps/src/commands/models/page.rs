@@ -27,8 +27,8 @@ $ hearth models describe UNet --config out_channels=14 --input 1x96x96x96
 $ hearth models describe --recipe spleen --batch 4
 ```
 
-Tests compare all networks with MONAI's values, 2-D and 3-D where MONAI has both, and check that each overfits a small batch.
-Parameters and FLOPs of the examples below equal those that PyTorch counts for MONAI's networks.
+Tests compare all networks with MONAI's values (`PlainConvUNet` and `ResidualEncoderUNet` with nnU-Net's), 2-D and 3-D where MONAI has both,
+and check that each overfits a small batch. Parameters and FLOPs of the examples below equal those that PyTorch counts for these networks.
 
 MONAI's `CheckpointUNet` is the UNet above, with activations computed twice to save memory in PyTorch. It has the same keys and values;
 here the tables show the memory of a training step.
@@ -54,7 +54,9 @@ pub fn text() -> Outcome<String> {
         let _ = writeln!(page, "| {} | {} | {parameters} | {flops} | {activations} |", entry.name, input.join("x"));
     }
     times(&mut page, &examples);
-    page.push_str("\n## The examples\n\nParameters that are not named have MONAI's defaults.\n\n```json\n");
+    page.push_str(
+        "\n## The examples\n\nParameters that are not named have MONAI's defaults, or nnU-Net's.\n\n```json\n",
+    );
     for example in &examples {
         let _ = writeln!(page, "{:27} {}", format!("{}:", example.entry.name), example.json()?);
     }

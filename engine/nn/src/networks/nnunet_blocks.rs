@@ -205,14 +205,14 @@ impl UNetDecoder {
         let steps = stages.len() - 1;
         let step = |name: &str, i: usize| scope.enter(name).enter(&i.to_string());
         let (mut stacks, mut ups, mut heads) = (Vec::new(), Vec::new(), Vec::new());
-        for i in 0..steps {
+        for (i, count) in counts.iter().copied().enumerate().take(steps) {
             let level = steps - 1 - i;
             let (below, here, stride) = (stages.features[level + 1], stages.features[level], stages.strides[level + 1]);
             let shape = ConvShape { stride, padding: [0; 3], dilation: [1; 3], groups: 1 };
             let bias = stages.layers.bias;
             ups.push(ConvTranspose::new(&step("transpconvs", i), [below, here], stride, shape, [0; 3], bias));
             let sizes = [stages.kernels[level], [1; 3]];
-            stacks.push(ConvStack::new(&step("stages", i), [2 * here, here], sizes, counts[i], stages)?);
+            stacks.push(ConvStack::new(&step("stages", i), [2 * here, here], sizes, count, stages)?);
             let plain = ConvShape { stride: [1; 3], padding: [0; 3], dilation: [1; 3], groups: 1 };
             heads.push(Conv::new(&step("seg_layers", i), [here, classes], [1; 3], plain, true));
         }

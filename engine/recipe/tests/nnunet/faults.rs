@@ -102,6 +102,8 @@ fn plans_that_cannot_be_followed() {
     for (key, value, said) in [
         ("patch_size", json!([16, 24]), "spacing"),
         ("spacing", json!([0.0, 1.0, 1.0]), "above 0"),
+        ("patch_size", json!([4096, 4096, 4096]), "more voxels than the limit"),
+        ("unet_max_num_features", json!(60_000), "more than the limit"),
         ("normalization_schemes", json!(["Other"]), "Other is not supported"),
         ("resampling_fn_data", json!("my_resampling"), "my_resampling is not supported"),
         ("n_conv_per_stage_encoder", json!([2, 2]), "n_conv_per_stage_encoder"),
@@ -109,7 +111,13 @@ fn plans_that_cannot_be_followed() {
         ("UNet_class_name", Value::Null, "UNet_class_name"),
     ] {
         let case = Copy::of(ORGANS);
-        case.edit("model/plans.json", |plans| plans["configurations"]["3d_fullres"][key] = value);
+        case.edit("model/plans.json", |plans| {
+            let own = &mut plans["configurations"]["3d_fullres"];
+            if key == "unet_max_num_features" {
+                own["UNet_base_num_features"] = json!(60_000);
+            }
+            own[key] = value;
+        });
         case.refuses(&["plans.json", "configurations.3d_fullres", said]);
     }
 
