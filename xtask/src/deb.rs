@@ -128,7 +128,7 @@ fn control(
 fn ar(parts: &[(&str, Vec<u8>)], time: u64) -> Outcome<Vec<u8>> {
     let mut out = b"!<arch>\n".to_vec();
     for (name, bytes) in parts {
-        write!(out, "{name:<16}{time:<12}{:<6}{:<6}{:<8}{:<10}`\n", 0, 0, "100644", bytes.len())?;
+        writeln!(out, "{name:<16}{time:<12}{:<6}{:<6}{:<8}{:<10}`", 0, 0, "100644", bytes.len())?;
         out.extend_from_slice(bytes);
         if bytes.len() % 2 == 1 {
             out.push(b'\n');

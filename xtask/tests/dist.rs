@@ -176,7 +176,7 @@ fn live_dpkg_unpacks_the_package() {
     succeed(Command::new(&dpkg).arg("--extract").arg(file(".deb")).arg(folder.path()));
     works(&folder.path().join("usr"));
     let list = succeed(Command::new(&dpkg).arg("--contents").arg(file(".deb")));
-    for path in ["./usr/share/man/man1/hearth.1.gz", "./usr/share/doc/hearth/copyright", "completions/hearth"] {
+    for path in ["usr/share/man/man1/hearth.1.gz", "usr/share/doc/hearth/copyright", "completions/hearth"] {
         assert!(list.contains(path), "{path}");
     }
 }
