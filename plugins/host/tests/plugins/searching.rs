@@ -104,7 +104,7 @@ fn the_program_alone_has_the_bundled_and_yields_to_files() {
     let search = built_in(Search::empty().with(Origin::User, folder.path()));
     assert_eq!(search.find("stats").expect("the file").file(), Some(&*file));
     let hidden = search.list().entries.into_iter().filter_map(|entry| entry.hidden_by).collect::<Vec<_>>();
-    assert_eq!(hidden, [file.clone()]);
+    assert_eq!(hidden, std::slice::from_ref(&file));
     fs::write(&file, b"\x7fELF").expect("it can be cut");
     let text = search.find("stats").expect_err("a damaged file is not passed by").to_string();
     assert!(text.contains("truncated"), "{text}");
