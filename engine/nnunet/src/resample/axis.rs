@@ -15,8 +15,8 @@ pub(super) fn resample(mut data: Vec<f64>, from: Axes3, to: Axes3, order: u8, se
     let Some(apart) = separate else {
         let limits = limits(&data);
         let mut shape = from;
-        for axis in 0..3 {
-            data = along(data, &mut shape, axis, to[axis], order);
+        for (axis, size) in to.into_iter().enumerate() {
+            data = along(data, &mut shape, axis, size, order);
         }
         clip(&mut data, limits);
         return data;
