@@ -24,7 +24,7 @@ fn taken(run: &Path) -> f64 {
     summary["peak_memory"]["in_use"].as_f64().expect("bytes")
 }
 
-/// Within a tenth, for a network of classes and one of regions.
+/// Within 15 %, for a network of classes and one of regions.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_takes_what_is_predicted() {
@@ -39,7 +39,7 @@ fn a_run_takes_what_is_predicted() {
         let train = ["train", recipe, "--data", &data, "--out", &text(&run), "--device", "cpu"];
         succeed(&[&train[..], &["--epochs", "2", "--set", "training.val_interval=1"]].concat());
         let (said, was) = (peak(&found), taken(&run));
-        assert!((said / was - 1.0).abs() < 0.1, "{recipe}: {said} predicted, {was} taken\n{found}");
+        assert!((said / was - 1.0).abs() < 0.15, "{recipe}: {said} predicted, {was} taken\n{found}");
         let summary: Value =
             serde_json::from_str(&fs::read_to_string(run.join("summary.json")).expect("a summary")).expect("JSON");
         let resident = summary["peak_memory"]["resident"].as_f64().expect("bytes");
