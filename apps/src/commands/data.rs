@@ -106,9 +106,6 @@ pub fn run(args: &Args) -> Outcome {
         Action::Phantom { kind, noise: Some(_), .. } if !matches!(kind, Kind::Spheres) => {
             Err(Failure::new("--noise is for `spheres`: the others have noise of their own"))
         }
-        Action::Phantom { kind: Kind::Hands, size: Some(_), .. } => {
-            Err(Failure::new("--size is not for `hands`: they have 64 x 64 pixels"))
-        }
         Action::Phantom { kind: Kind::Brats, cases, out, size, seed, layout, .. } => {
             folders::check_free(out)?;
             let mut options = phantom::BratsOptions::default().seed(*seed).progress(progress());

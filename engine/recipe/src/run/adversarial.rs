@@ -107,21 +107,27 @@ pub fn gan_trainer(
 ) -> Outcome<GanTrainer<AnyNetwork, AnyNetwork>> {
     let cases = Cases::open(data, &plan.recipe)?;
     let generator = plan.starting_network(from)?;
+    // Before the work begins.
+    let discriminator = judge(plan, &generator)?;
     notice!("{}: {} images train, on {}", cases.name, cases.training.len(), hearth_train::device::name(&plan.device));
     let loader = training_loader(plan, parts::training(plan, cases.training, ranks)?)?;
-    gan_trainer_over(plan, generator, loader, ranks)
+    gan_trainer_over(plan, generator, discriminator, loader, ranks)
+}
+
+/// The discriminator of a recipe that generates images.
+pub(super) fn judge(plan: &Plan, generator: &AnyNetwork) -> Outcome<AnyNetwork> {
+    plan.discriminator(generator)?.ok_or_else(|| RecipeError::new("the recipe has no [discriminator]"))
 }
 
 /// The same over any batches.
 pub(super) fn gan_trainer_over(
     plan: &Plan,
     generator: AnyNetwork,
+    discriminator: AnyNetwork,
     loader: DataLoader,
     ranks: Option<&Ranks>,
 ) -> Outcome<GanTrainer<AnyNetwork, AnyNetwork>> {
     let recipe = &plan.recipe;
-    let lacking = || RecipeError::new("the recipe has no [discriminator]");
-    let discriminator = plan.discriminator(&generator)?.ok_or_else(lacking)?;
     let adversarial = recipe.adversarial.clone().unwrap_or_default();
     let mut options = GanOptions::new(&plan.device);
     (options.precision, options.max_epochs) = (plan.precision, recipe.training.epochs);

@@ -8,7 +8,7 @@ use hearth_kernels::memory;
 
 use super::samples::sample;
 use crate::error::{Outcome, RecipeError};
-use crate::run::adversarial::gan_trainer_over;
+use crate::run::adversarial::{gan_trainer_over, judge};
 use crate::run::penalty::Empty;
 use crate::run::session::trainer_over;
 use crate::run::{Plan, Start, evaluator};
@@ -80,7 +80,8 @@ fn trained<T>(plan: &Plan, crop: &Sample, crops: usize, steps: usize, then: impl
     }
     let network = plan.starting_network(Start::Init)?;
     if plan.recipe.learns().generates() {
-        let mut trainer = gan_trainer_over(plan, network, loader, None)?;
+        let judge = judge(plan, &network)?;
+        let mut trainer = gan_trainer_over(plan, network, judge, loader, None)?;
         trainer.set_max_epochs(1);
         trainer.run().map_err(RecipeError::from_error)?;
         return Ok(then());
