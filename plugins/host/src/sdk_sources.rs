@@ -32,6 +32,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "engine/core/src/when.rs",
     "engine/core/src/workflow.rs",
     "engine/registry/Cargo.toml",
+    "engine/registry/src/counted.rs",
     "engine/registry/src/document.rs",
     "engine/registry/src/entry.rs",
     "engine/registry/src/fault.rs",
