@@ -172,7 +172,9 @@ pub fn handlers(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
         every(before as u64)
     );
     let line = format!("every_epochs = {after}        # in the options of the plugin checkpoint");
-    let sets = vec![format!("plugins.{place}.options.every_epochs={after}")];
+    let mut plugins = recipe.plugins.clone();
+    plugins[place].options.insert("every_epochs".to_owned(), after.into());
+    let sets = vec![format!("plugins={}", toml::Value::try_from(plugins).ok()?)];
     Some(Finding {
         lever: "write checkpoints less often",
         evidence,
