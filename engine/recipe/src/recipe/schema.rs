@@ -103,7 +103,7 @@ pub struct Data {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
     /// The modalities of DICOM that the network is for (`CT`, `MR`, `PT`): `predict` skips other
-    /// series of a tree, unless it is told which. By default, all.
+    /// series of a tree, unless `--series` names one. By default, all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modalities: Vec<String>,
     /// Which labelled cases validate.

@@ -13,11 +13,11 @@ use hearth_kernels::memory;
 use hearth_nn::networks::Network;
 use serde::Serialize;
 
-use super::made_up::{crops, crops_of_a_case, evaluated, narrowed, sample, stepped};
+use super::made_up::{crops_of, evaluated, integer, narrowed, stepped};
 use super::tuned::validated;
 use super::{Cases, Plan, Start};
 use crate::error::{Outcome, RecipeError};
-use crate::recipe::{Document, Node, Output};
+use crate::recipe::{Document, Output};
 
 /// Voxels of a crop, and of a window, that are measured as they are; of a larger one a part is.
 const MEASURED: usize = 1 << 20;
@@ -119,7 +119,9 @@ impl Footprint {
 
     /// The most bytes that the run uses at a time, without the program.
     pub fn in_use(&self) -> u64 {
-        self.training().max(self.validating().unwrap_or(0))
+        // Caches are filled before anything else; towards the end, nearly all of them are there.
+        let filling = self.cache.unwrap_or(0) + self.loading;
+        self.training().max(self.validating().unwrap_or(0)).max(filling)
     }
 
     /// The most bytes that the process may hold: the program, what it uses, and freed blocks that the
@@ -167,20 +169,10 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let network = plan.starting_network(Start::Init)?;
     let dims = network.spatial_dims();
     let loaded_before = memory::in_use();
-    let samples = match (&cases, sizes.patch) {
-        (Some(cases), None) => crops(&plan, cases)?,
-        (_, patch) => {
-            let patch = patch.or_else(|| plan.crop(dims)).ok_or_else(|| {
-                RecipeError::new("the chain does not say how large its crops are: give --patch, or --data")
-            })?;
-            vec![sample(&plan, &network, patch)?; crops_of_a_case(&plan)]
-        }
-    };
+    let samples = crops_of(&plan, &network, cases.as_ref(), sizes.patch)?;
     let threads = plan.recipe.data.cache.node().get("workers").and_then(integer).unwrap_or(1);
     let loading = match &cases {
-        Some(cases) => {
-            memory::peak().saturating_sub(loaded_before) * (threads.clamp(1, cases.training.len().max(1)) - 1)
-        }
+        Some(cases) => memory::peak().saturating_sub(loaded_before) * threads.clamp(1, cases.training.len().max(1)),
         None => 0,
     };
     let discriminator = plan.discriminator(&network)?;
@@ -297,10 +289,6 @@ fn validation(
         activations: (per_window * (volume(window) * windows) as f64 + fixed) as u64,
         maps: (per_voxel * volume(volume_padded) as f64) as u64,
     }))
-}
-
-fn integer(node: &Node) -> Option<usize> {
-    node.to_toml().as_integer().and_then(|n| usize::try_from(n).ok())
 }
 
 fn volume(shape: [usize; 3]) -> usize {

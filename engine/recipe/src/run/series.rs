@@ -61,7 +61,7 @@ pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -
 }
 
 /// The series of these modalities; all where none is one, or none are named. What is skipped or
-/// unusual is told.
+/// unusual is reported.
 fn of_modalities<'a>(given: &Path, scanned: &'a Scan, modalities: &[String]) -> Vec<&'a Series> {
     let suits = |series: &Series| modalities.iter().any(|name| name.eq_ignore_ascii_case(series.modality()));
     let (suiting, others): (Vec<&Series>, Vec<&Series>) = scanned.series.iter().partition(|series| suits(series));

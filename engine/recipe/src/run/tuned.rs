@@ -4,7 +4,7 @@ use hearth_kernels::{Tuning, TuningClock};
 use hearth_nn::networks::Network;
 
 use super::footprint::Sizes;
-use super::made_up::{crops, crops_of_a_case, evaluated, paced, sample};
+use super::made_up::{crops_of, evaluated, paced};
 use super::{Cases, Plan, Start};
 use crate::error::{Outcome, RecipeError};
 use crate::recipe::{Document, Output};
@@ -22,15 +22,7 @@ pub fn choose_kernels(document: &Document, sizes: &Sizes<'_>) -> Outcome<Tuning>
     let clock = TuningClock::start();
     let network = plan.starting_network(Start::Init)?;
     let cases = sizes.data.map(|data| Cases::open(data, &plan.recipe)).transpose()?;
-    let samples = match (&cases, sizes.patch) {
-        (Some(cases), None) => crops(&plan, cases)?,
-        (_, patch) => {
-            let patch = patch.or_else(|| plan.crop(network.spatial_dims())).ok_or_else(|| {
-                RecipeError::new("the chain does not say how large its crops are: give --patch, or --data")
-            })?;
-            vec![sample(&plan, &network, patch)?; crops_of_a_case(&plan)]
-        }
-    };
+    let samples = crops_of(&plan, &network, cases.as_ref(), sizes.patch)?;
     let crop = samples.first().ok_or_else(|| RecipeError::new("the chain draws nothing from the first case"))?;
     paced(&plan, crop, samples.len() * plan.recipe.training.batch_size)?;
     if plan.recipe.output() != Output::Scores && !plan.recipe.learns().generates() {

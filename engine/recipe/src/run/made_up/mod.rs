@@ -4,5 +4,5 @@
 mod samples;
 mod steps;
 
-pub(super) use samples::{crops, crops_of_a_case, narrowed, sample};
+pub(super) use samples::{crops, crops_of, integer, narrowed};
 pub(super) use steps::{evaluated, paced, stepped};

@@ -60,12 +60,32 @@ pub(in crate::run) fn crops(plan: &Plan, cases: &Cases) -> Outcome<Vec<Sample>> 
     Ok(plan.training.run_random(samples, DrawKey::new(plan.recipe.training.seed, 0, 0))?)
 }
 
-fn integer(node: &Node) -> Option<usize> {
+/// The crops of a case: those of the data, or made up ones, of this size or the chain's.
+///
+/// # Errors
+/// Where nothing says how large they are, and where the data cannot be used.
+pub(in crate::run) fn crops_of(
+    plan: &Plan,
+    network: &AnyNetwork,
+    cases: Option<&Cases>,
+    patch: Option<[usize; 3]>,
+) -> Outcome<Vec<Sample>> {
+    if let (Some(cases), None) = (cases, patch) {
+        return crops(plan, cases);
+    }
+    let patch = patch
+        .or_else(|| plan.crop(network.spatial_dims()))
+        .ok_or_else(|| RecipeError::new("the chain does not say how large its crops are: give --patch, or --data"))?;
+    Ok(vec![sample(plan, network, patch)?; crops_of_a_case(plan)])
+}
+
+/// A number that is written in a recipe.
+pub(in crate::run) fn integer(node: &Node) -> Option<usize> {
     node.to_toml().as_integer().and_then(|n| usize::try_from(n).ok())
 }
 
 /// How many crops the chain makes of a case: the product of its steps' `num_samples`, and of grids.
-pub(in crate::run) fn crops_of_a_case(plan: &Plan) -> usize {
+fn crops_of_a_case(plan: &Plan) -> usize {
     let of = |step: &Node| {
         let samples = step.get("num_samples").and_then(integer).unwrap_or(1);
         let is_grid = step.text("name").is_some_and(|name| name.starts_with("GridSplit"));
