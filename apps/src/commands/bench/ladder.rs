@@ -10,6 +10,7 @@ use std::path::Path;
 use hearth::kernels::use_kernels;
 use hearth_nn::losses::LossConfig;
 use hearth_nn::optim::OptimizerConfig;
+use hearth_registry::Node;
 use serde_json::{Value, json};
 
 use super::reach::{Goal, Reached, reach};
@@ -31,7 +32,7 @@ const REGULAR_OPTIMIZER: &str = "name = \"Adam\"\nlr = 2e-4";
 struct Rung {
     name: String,
     /// Keys of the recipe and their values.
-    sets: Vec<(&'static str, String)>,
+    sets: Vec<(String, String)>,
     /// Uses the kernels of this project from here on.
     kernels: bool,
     /// Why there is nothing to change.
@@ -39,7 +40,8 @@ struct Rung {
 }
 
 impl Rung {
-    fn new(name: impl Into<String>, sets: Vec<(&'static str, String)>) -> Self {
+    fn new(name: impl Into<String>, sets: Vec<(impl Into<String>, String)>) -> Self {
+        let sets = sets.into_iter().map(|(key, value)| (key.into(), value)).collect();
         Rung { name: name.into(), sets, kernels: false, skipped: None }
     }
 
@@ -119,13 +121,16 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
     let workers = recipe.data.workers.max(threads);
     let cached = |device: &str| format!("{{ rate = 1.0, workers = {workers}, device = \"{device}\" }}");
     let cpu = |why| on_processor.then_some(why);
-    let plain = vec![
-        ("data.cache", "{ kind = \"none\" }".to_owned()),
-        ("data.workers", "0".to_owned()),
-        ("training.precision", "fp32".to_owned()),
-        ("loss", regular.clone().unwrap_or_else(|| loss.clone())),
-        ("optimizer", inline(&regular_optimizer)?),
+    let batches = on_batches(recipe);
+    let mut plain = vec![
+        ("data.cache".to_owned(), "{ kind = \"none\" }".to_owned()),
+        ("data.workers".to_owned(), "0".to_owned()),
+        ("training.precision".to_owned(), "fp32".to_owned()),
+        ("loss".to_owned(), regular.clone().unwrap_or_else(|| loss.clone())),
+        ("optimizer".to_owned(), inline(&regular_optimizer)?),
     ];
+    plain.extend(batches.iter().map(|key| (key.clone(), "false".to_owned())));
+    let whole = batches.iter().map(|key| (key.clone(), "true".to_owned())).collect();
     let same_optimizer = (recipe.optimizer == regular_optimizer).then_some("the recipe's is the regular one");
     Ok(vec![
         Rung::new("plain", plain),
@@ -133,14 +138,23 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
         Rung::new("threads", vec![("data.workers", workers.to_string())]),
         Rung::new("device transforms", vec![("data.cache", cached("same"))])
             .unless(cpu("a CPU's transforms run on it already")),
+        Rung::new("batch transforms", whole)
+            .unless(batches.is_empty().then_some("no transform of the recipe has batch = true")),
         Rung::new("AMP", vec![("training.precision", "auto".to_owned())]).unless(cpu("a CPU computes in fp32")),
-        Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) },
+        Rung { kernels: true, ..Rung::new("fused kernels", Vec::<(String, String)>::new()) },
         Rung::new(format!("loss {}", name_of(given)?), vec![("loss", loss)]).unless(regular.is_none().then_some(
             "there is no loss of Dice alone to compare with: the recipe's loss has no other term, or no Dice",
         )),
         Rung::new(format!("optimizer {}", name_of(&recipe.optimizer)?), vec![("optimizer", optimizer)])
             .unless(same_optimizer),
     ])
+}
+
+/// The keys that let transforms work on whole batches.
+fn on_batches(recipe: &Recipe) -> Vec<String> {
+    let whole = |transform: &Node| transform.get("batch").is_some_and(|batch| *batch == Node::from(true));
+    let steps = recipe.transforms.iter().enumerate().filter(|(_, transform)| whole(transform));
+    steps.map(|(index, _)| format!("transforms.{index}.batch")).collect()
 }
 
 /// Only Dice, of the same channels; `None` where the recipe's loss is of another kind, or only Dice
