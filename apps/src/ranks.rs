@@ -1,7 +1,7 @@
 //! Several ranks of one command: those that a launcher started (`mpirun`, `srun`), or that `--ranks`
 //! starts on this machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hearth_train::Ranks;
-use hearth_train::distributed::{At, DEADLINE, Placement, connect, threads};
+use hearth_train::distributed::{At, DEADLINE, Launcher, Placement, connect, threads, variables};
 
 use crate::cores;
 use crate::error::{Context, Failure, Outcome};
@@ -52,6 +52,11 @@ impl RanksArgs {
     pub fn run_again(self, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
         if let Some(count) = self.ranks {
             return start(usize::from(count), restarts, work);
+        }
+        match of_torchrun(&variables())? {
+            Some(Torchrun { count, first: true }) => return begin(count, restarts, work),
+            Some(Torchrun { first: false, .. }) => return Ok(()),
+            None => {}
         }
         let ranks = of_launcher()?;
         let ended = work(ranks.clone());
@@ -99,6 +104,26 @@ pub fn is_launched() -> Outcome<bool> {
     Ok(placement.is_some_and(|placement| placement.world > 1))
 }
 
+/// A process that `torchrun` started on the one machine of its job.
+#[derive(Debug, PartialEq, Eq)]
+struct Torchrun {
+    /// Its processes.
+    count: usize,
+    /// Whether this is the one that starts the ranks, as [`OPTION`] does. `torchrun` connects its
+    /// processes by PyTorch alone, so the others have nothing to do, and end.
+    first: bool,
+}
+
+/// `None` where something else started this process, or `torchrun` several machines.
+fn of_torchrun(variables: &BTreeMap<String, String>) -> Outcome<Option<Torchrun>> {
+    let placement = Placement::of(variables).map_err(|error| Failure::new(error.to_string()))?;
+    let here = variables.get("LOCAL_WORLD_SIZE").and_then(|count| count.trim().parse().ok());
+    let found = placement.filter(|placement| placement.launcher == Launcher::Torchrun && placement.world > 1);
+    Ok(found
+        .filter(|placement| here == Some(placement.world))
+        .map(|placement| Torchrun { count: placement.world, first: placement.rank == 0 }))
+}
+
 /// Runs `work` as each of `count` ranks on this machine: as processes of `mpirun` where it is there,
 /// which run this program with the same arguments, and as threads of this one otherwise.
 pub fn start(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
@@ -108,6 +133,10 @@ pub fn start(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) 
     if count < 2 {
         return work(None);
     }
+    begin(count, restarts, work)
+}
+
+fn begin(count: usize, restarts: Restarts<'_>, work: impl Fn(Option<Ranks>) -> Outcome + Sync) -> Outcome {
     match find("mpirun") {
         Some(launcher) => processes(&launcher, count, restarts),
         None if restarts.most > 0 => {
@@ -236,6 +265,25 @@ mod tests {
         assert_eq!(kept(&["train", "--ranks=2", "x.toml"]), "train x.toml");
         assert_eq!(kept(&["train", "x.toml"]), "train x.toml");
         assert_eq!(kept(&["train", "--max-restarts=3", "--ranks", "2", "x.toml", "--resume"]), "train x.toml --resume");
+    }
+
+    #[test]
+    fn the_first_process_of_torchrun_starts_the_ranks_of_one_machine() {
+        let of = |set: &str| {
+            let pairs = set.split_whitespace().filter_map(|pair| pair.split_once('='));
+            of_torchrun(&pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+                .ok()
+                .expect("numbers")
+        };
+        let first = "RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2";
+        assert_eq!(of(first), Some(Torchrun { count: 2, first: true }));
+        let second = "RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2";
+        assert_eq!(of(second), Some(Torchrun { count: 2, first: false }));
+        // Two machines, one process, and a rank that was started in turn.
+        assert_eq!(of("RANK=0 LOCAL_RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2"), None);
+        assert_eq!(of("RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1"), None);
+        let mpi = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0";
+        assert_eq!(of(&format!("{first} {mpi}")), None);
     }
 
     #[test]

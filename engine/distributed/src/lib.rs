@@ -55,7 +55,7 @@ pub use mpi::{MpiCommunicator, MpiError};
 pub use nccl::{NcclError, OnCards};
 pub use operation::{AllReduce, Operation, Order, Received};
 pub use pending::Pending;
-pub use placement::{Launcher, Placement, PlacementError};
+pub use placement::{Launcher, Placement, PlacementError, variables};
 pub use share::Share;
 pub use threads::ThreadCommunicator;
 pub use waits::{PhaseWaits, Straggler, Waits, gather_waits, straggler};

@@ -183,7 +183,7 @@ fn is_no_step(step: Option<&String>) -> bool {
 }
 
 /// The variables of this process. Those that are no Unicode belong to no launcher.
-pub(crate) fn variables() -> BTreeMap<String, String> {
+pub fn variables() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()

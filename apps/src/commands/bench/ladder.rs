@@ -40,8 +40,7 @@ struct Rung {
 }
 
 impl Rung {
-    fn new(name: impl Into<String>, sets: Vec<(impl Into<String>, String)>) -> Self {
-        let sets = sets.into_iter().map(|(key, value)| (key.into(), value)).collect();
+    fn new(name: impl Into<String>, sets: Vec<(String, String)>) -> Self {
         Rung { name: name.into(), sets, kernels: false, skipped: None }
     }
 
@@ -121,37 +120,38 @@ fn rungs(recipe: &Recipe, on_processor: bool, threads: usize) -> Outcome<Vec<Run
     let workers = recipe.data.workers.max(threads);
     let cached = |device: &str| format!("{{ rate = 1.0, workers = {workers}, device = \"{device}\" }}");
     let cpu = |why| on_processor.then_some(why);
-    let batches = on_batches(recipe);
-    let mut plain = vec![
-        ("data.cache".to_owned(), "{ kind = \"none\" }".to_owned()),
-        ("data.workers".to_owned(), "0".to_owned()),
-        ("training.precision".to_owned(), "fp32".to_owned()),
-        ("loss".to_owned(), regular.clone().unwrap_or_else(|| loss.clone())),
-        ("optimizer".to_owned(), inline(&regular_optimizer)?),
+    let set = |key: &str, value: String| vec![(key.to_owned(), value)];
+    let batches = batch_keys(recipe);
+    let on_batches = |value: &str| batches.iter().map(|key| (key.clone(), value.to_owned())).collect();
+    let plain = [
+        set("data.cache", "{ kind = \"none\" }".to_owned()),
+        set("data.workers", "0".to_owned()),
+        set("training.precision", "fp32".to_owned()),
+        set("loss", regular.clone().unwrap_or_else(|| loss.clone())),
+        set("optimizer", inline(&regular_optimizer)?),
+        on_batches("false"),
     ];
-    plain.extend(batches.iter().map(|key| (key.clone(), "false".to_owned())));
-    let whole = batches.iter().map(|key| (key.clone(), "true".to_owned())).collect();
     let same_optimizer = (recipe.optimizer == regular_optimizer).then_some("the recipe's is the regular one");
     Ok(vec![
-        Rung::new("plain", plain),
-        Rung::new("cache", vec![("data.cache", cached("host"))]),
-        Rung::new("threads", vec![("data.workers", workers.to_string())]),
-        Rung::new("device transforms", vec![("data.cache", cached("same"))])
+        Rung::new("plain", plain.concat()),
+        Rung::new("cache", set("data.cache", cached("host"))),
+        Rung::new("threads", set("data.workers", workers.to_string())),
+        Rung::new("device transforms", set("data.cache", cached("same")))
             .unless(cpu("a CPU's transforms run on it already")),
-        Rung::new("batch transforms", whole)
+        Rung::new("batch transforms", on_batches("true"))
             .unless(batches.is_empty().then_some("no transform of the recipe has batch = true")),
-        Rung::new("AMP", vec![("training.precision", "auto".to_owned())]).unless(cpu("a CPU computes in fp32")),
-        Rung { kernels: true, ..Rung::new("fused kernels", Vec::<(String, String)>::new()) },
-        Rung::new(format!("loss {}", name_of(given)?), vec![("loss", loss)]).unless(regular.is_none().then_some(
+        Rung::new("AMP", set("training.precision", "auto".to_owned())).unless(cpu("a CPU computes in fp32")),
+        Rung { kernels: true, ..Rung::new("fused kernels", Vec::new()) },
+        Rung::new(format!("loss {}", name_of(given)?), set("loss", loss)).unless(regular.is_none().then_some(
             "there is no loss of Dice alone to compare with: the recipe's loss has no other term, or no Dice",
         )),
-        Rung::new(format!("optimizer {}", name_of(&recipe.optimizer)?), vec![("optimizer", optimizer)])
+        Rung::new(format!("optimizer {}", name_of(&recipe.optimizer)?), set("optimizer", optimizer))
             .unless(same_optimizer),
     ])
 }
 
 /// The keys that let transforms work on whole batches.
-fn on_batches(recipe: &Recipe) -> Vec<String> {
+fn batch_keys(recipe: &Recipe) -> Vec<String> {
     let whole = |transform: &Node| transform.get("batch").is_some_and(|batch| *batch == Node::from(true));
     let steps = recipe.transforms.iter().enumerate().filter(|(_, transform)| whole(transform));
     steps.map(|(index, _)| format!("transforms.{index}.batch")).collect()
@@ -269,7 +269,7 @@ mod tests {
     /// is the recipe's own training.
     #[test]
     fn every_row_is_a_recipe() {
-        for name in ["demo", "hippocampus", "spleen", "spleen-regular"] {
+        for name in ["demo", "hippocampus", "spleen", "spleen-regular", "pathology"] {
             let given = recipe(name);
             for on_processor in [true, false] {
                 let mut document = sound(bundled::open(name));
@@ -282,6 +282,7 @@ mod tests {
                 }
                 let last = last.expect("rows");
                 assert_eq!((&last.loss, &last.optimizer), (&given.loss, &given.optimizer), "{name}");
+                assert_eq!(last.transforms, given.transforms, "{name}");
             }
         }
     }
@@ -296,7 +297,18 @@ mod tests {
         assert_eq!([plain.loss, regular.loss].map(|loss| sound(name_of(&loss))), ["DiceLoss", "DiceLoss"]);
         assert_eq!(plain.data.workers, 0);
         let skipped: Vec<&str> = spleen.iter().filter(|r| r.skipped.is_some()).map(|r| r.name.as_str()).collect();
-        assert_eq!(skipped, ["device transforms", "AMP"]);
+        assert_eq!(skipped, ["device transforms", "batch transforms", "AMP"]);
+    }
+
+    /// The guide's 3.3 times: from transforms of each patch to those of whole batches.
+    #[test]
+    fn transforms_begin_sample_by_sample() {
+        let rungs = sound(rungs(&recipe("pathology"), true, 2));
+        let mut document = sound(bundled::open("pathology"));
+        rungs[0].sets.iter().for_each(|(key, value)| sound(document.set_option("row", key, value)));
+        assert_eq!(batch_keys(&sound(Recipe::read(&document))), Vec::<String>::new());
+        let row = rungs.iter().find(|rung| rung.name == "batch transforms").expect("a row");
+        assert!(row.skipped.is_none() && row.sets.len() == 5, "{:?}", row.sets);
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl Start {
             return Ok(());
         }
         let advice = match launcher {
-            Launcher::Torchrun => "torchrun starts no MPI ranks; start with mpirun or srun",
+            Launcher::Torchrun => "torchrun starts no MPI ranks on several machines; start with mpirun or srun",
             Launcher::Slurm => {
                 "start with srun --mpi=pmix (or --mpi=pmi2; srun --mpi=list has what there is), or name another MPI \
                  library in HEARTH_MPI"
