@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hearth_data::slides::{PyramidOptions, Slide, dicom_slides, geojson, pyramid};
+use hearth_data::slides::{Annotations, Pick, PyramidOptions, Slide, dicom_slides, geojson, pyramid};
 use hearth_train::Ranks;
 use serde_json::json;
 
@@ -155,6 +155,25 @@ fn slides(given: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The rings that are annotated in a file beside a slide, in pixels of one `reduced` so much; of the
+/// classes that the run learned. A file that cannot be read is told, and costs only the picture.
+fn annotated(trained: &Trained, slide: &Path, reduced: f64) -> Option<Vec<Vec<[f64; 2]>>> {
+    let file = ["xml", "geojson"].map(|ending| slide.with_extension(ending)).into_iter().find(|file| file.is_file())?;
+    let annotations = match Annotations::open(&file) {
+        Ok(annotations) => annotations,
+        Err(error) => {
+            tracing::warn!("the picture of {} does not show its annotations: {error}", slide.display());
+            return None;
+        }
+    };
+    let layout = trained.plan.recipe.data.layout.as_ref();
+    let classes = layout.and_then(|layout| layout.node().get("classes")).map_or(&[][..], |classes| classes.items());
+    let include = classes.iter().filter_map(|class| class.as_str().map(str::to_owned)).collect();
+    let pick = Pick { include, ..Pick::default() };
+    let rings = annotations.drawn(&pick).flat_map(|shape| &shape.rings);
+    Some(rings.map(|ring| ring.iter().map(|point| point.map(|at| at * reduced)).collect()).collect())
+}
+
 fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
     let name = task.slide.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut pace = Pace::new(&name);
@@ -180,6 +199,8 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
     let thumbnail = slide.thumbnail(PICTURE)?;
     let rgb = thumbnail.to_rgb8().ok_or_else(|| Failure::new("a slide that is not of 8-bit colours"))?;
     let title = format!("{name}   {class}");
+    let reduced = thumbnail.width as f64 / map.slide.0 as f64;
+    let truth = annotated(trained, &task.slide, reduced);
     let picture = SlidePicture {
         title: &title,
         rgb: &rgb,
@@ -187,6 +208,8 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
         shape: map.shape,
         map: &map.values,
         peaks: &peaks,
+        truth: truth.as_deref(),
+        per_mm: map.mpp.map(|mpp| 1e3 / mpp * reduced),
     };
     let png = picture.draw().png().while_doing(|| format!("cannot draw {}", task.picture.display()))?;
     outputs.write(&task.picture, png)?;

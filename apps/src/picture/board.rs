@@ -77,15 +77,15 @@ impl Board {
     }
 }
 
-/// A round length in mm at the lower left of a panel: at most a quarter of its width.
-fn scale_bar(canvas: &mut Canvas, place: Place, per_mm: f64) {
+/// A round length at the lower left of a panel: at most a quarter of its width.
+pub fn scale_bar(canvas: &mut Canvas, place: Place, per_mm: f64) {
     let most = place.width as f64 / 4.0 / per_mm;
     let Some(mm) = round_length(most) else { return };
     let long = (mm * per_mm).round() as usize;
     let (left, bottom) = (place.left + 12, place.top + place.height.saturating_sub(14));
     canvas.fill(left - 1, bottom - 1, long + 2, 5, HALO);
     canvas.fill(left, bottom, long, 3, TEXT);
-    let words = format!("{} mm", axis::number(mm));
+    let words = if mm < 1.0 { format!("{} µm", axis::number(mm * 1e3)) } else { format!("{} mm", axis::number(mm)) };
     canvas.rimmed_text(left, bottom.saturating_sub(text::line_height(text::SMALL) + 2), text::SMALL, TEXT, &words);
 }
 

@@ -1,7 +1,11 @@
 //! A slide with its probability map over it.
 
-use hearth_pictures::colours::{BACKGROUND, FAINT, TEXT};
+use hearth_pictures::colours::{BACKGROUND, FAINT, HALO, TEXT};
 use hearth_pictures::{Canvas, Rgb, text};
+use hearth_registry::counted;
+
+use super::board::scale_bar;
+use super::panel::Place;
 
 const MARGIN: usize = 16;
 /// Height of the bar of colours.
@@ -21,7 +25,14 @@ pub struct SlidePicture<'a> {
     pub map: &'a [f64],
     /// Row and column of peaks of the map.
     pub peaks: &'a [(f32, [usize; 2])],
+    /// The rings of what was annotated, if anything was: x and y in pixels.
+    pub truth: Option<&'a [Vec<[f64; 2]>]>,
+    /// Pixels in a millimetre, where the slide says so.
+    pub per_mm: Option<f64>,
 }
+
+/// The ink of annotations, which the map's scale does not have.
+const TRUTH: Rgb = [0, 158, 115];
 
 /// The colour of a probability, from blue through yellow to red.
 fn colour(probability: f64) -> Rgb {
@@ -73,6 +84,12 @@ impl SlidePicture<'_> {
                 ring(&mut canvas, x, y, size, ink);
             }
         }
+        for ring in self.truth.unwrap_or_default() {
+            outline(&mut canvas, ring, [MARGIN, head], [self.width, height]);
+        }
+        if let Some(per_mm) = self.per_mm {
+            scale_bar(&mut canvas, Place { left: MARGIN, top: head, width: self.width, height }, per_mm);
+        }
         let top = head + height + MARGIN;
         for x in 0..wide.min(320) {
             canvas.fill(MARGIN + x, top, 1, BAR, colour(x as f64 / (wide.min(320) - 1) as f64));
@@ -80,9 +97,29 @@ impl SlidePicture<'_> {
         canvas.text(MARGIN, top + BAR, text::SMALL, FAINT, "0");
         let end = MARGIN + wide.min(320);
         canvas.text(end - text::width(text::SMALL, "1"), top + BAR, text::SMALL, FAINT, "1");
-        let words = format!("probability; {} detections", self.peaks.len());
+        let words = format!("probability; {}", counted(self.peaks.len(), "detection"));
         canvas.text(MARGIN + 40, top + BAR, text::SMALL, FAINT, &words);
+        if self.truth.is_some() {
+            let end = canvas.width() - MARGIN - text::width(text::SMALL, "annotated");
+            canvas.text(end, top + BAR, text::SMALL, FAINT, "annotated");
+            canvas.fill(end - 24, top + BAR + text::line_height(text::SMALL) / 2, 16, 3, TRUTH);
+        }
         canvas
+    }
+}
+
+/// A closed ring, with a rim, where it lies within the slide.
+fn outline(canvas: &mut Canvas, ring: &[[f64; 2]], origin: [usize; 2], size: [usize; 2]) {
+    let within = |[x, y]: [f64; 2]| {
+        [x.clamp(0.0, size[0] as f64 - 1.0) + origin[0] as f64, y.clamp(0.0, size[1] as f64 - 1.0) + origin[1] as f64]
+    };
+    for (ink, thick) in [(HALO, 1.0), (TRUTH, 0.0)] {
+        for (from, to) in ring.iter().zip(ring.iter().cycle().skip(1)) {
+            let ([x0, y0], [x1, y1]) = (within(*from), within(*to));
+            for (dx, dy) in [(-thick, -thick), (thick, thick)] {
+                canvas.line((x0 + dx, y0 + dy), (x1 + dx, y1 + dy), ink);
+            }
+        }
     }
 }
 
@@ -105,13 +142,26 @@ mod tests {
         let rgb = vec![200; 40 * 20 * 3];
         let mut map = vec![0.0; 4 * 8];
         map[8 + 6] = 1.0;
-        let picture =
-            SlidePicture { title: "t", rgb: &rgb, width: 40, shape: [4, 8], map: &map, peaks: &[(1.0, [1, 6])] };
+        let ring = vec![[4.0, 10.0], [10.0, 10.0], [10.0, 16.0], [4.0, 16.0]];
+        let picture = SlidePicture {
+            title: "t",
+            rgb: &rgb,
+            width: 40,
+            shape: [4, 8],
+            map: &map,
+            peaks: &[(1.0, [1, 6])],
+            truth: Some(&[ring]),
+            per_mm: None,
+        };
         let canvas = picture.draw();
         let head = canvas.height() - 20 - MARGIN - (MARGIN + BAR + text::line_height(text::SMALL));
         assert_eq!(canvas.get(MARGIN + 1, head + 1), [200; 3]);
         let [r, g, b] = canvas.get(MARGIN + 32, head + 7);
         assert!(r > 150 && g < 90 && b < 120, "{r} {g} {b}");
+        // The edges of the ring, and neither its inside nor beyond it.
+        let at = |x: usize, y: usize| canvas.get(MARGIN + x, head + y);
+        assert_eq!([at(7, 10), at(4, 13), at(10, 13), at(7, 16)], [TRUTH; 4]);
+        assert_eq!([at(7, 13), at(20, 13)], [[200; 3]; 2]);
         assert_eq!((colour(0.0), colour(1.0)), ([49, 54, 149], [165, 0, 38]));
     }
 }
