@@ -93,7 +93,7 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
     let sets = [
         "data.validation.last=1",
         "training.batch_size=1",
-        "training.val_interval=60",
+        "training.val_interval=120",
         "network.channels=[8,16,32,64,128]",
         "network.dropout=0.0",
         "optimizer.lr=0.02",
@@ -101,7 +101,7 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
         "transforms.RandCropByPosNegLabel.spatial_size=[64,64,64]",
     ];
     let mut words: Vec<String> =
-        ["train", "spleen", "--data", &text(&data), "--out", &text(&out), "--epochs", "120", "--device", "cpu"]
+        ["train", "spleen", "--data", &text(&data), "--out", &text(&out), "--epochs", "240", "--device", "cpu"]
             .map(str::to_owned)
             .to_vec();
     words.extend(sets.iter().flat_map(|set| ["--set".to_owned(), (*set).to_owned()]));
@@ -117,9 +117,9 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
     let (truth, predicted) = (values(&truth), values(&predicted));
     let both = truth.iter().zip(&predicted).filter(|(t, p)| **t == 1.0 && **p == 1.0).count() as f64;
     let each = truth.iter().chain(&predicted).filter(|v| **v == 1.0).count() as f64;
-    // 120 steps on four patches of one case: far from done, and far from chance, which is about
-    // 0.01.
-    assert!(2.0 * both / each >= 0.3, "Dice {}", 2.0 * both / each);
+    // 240 steps on four patches of one case: seeds 0 and 1 come to 0.95 and 0.93. After half as many,
+    // anything from 0 to 0.6.
+    assert!(2.0 * both / each >= 0.8, "Dice {}", 2.0 * both / each);
 }
 
 /// CT, MR and PET of a patient with a structure set each, as DICOM files: no list, no conversion.
