@@ -117,8 +117,8 @@ fn spleen_learns_a_real_ct_and_predicts_onto_its_grid() {
     let (truth, predicted) = (values(&truth), values(&predicted));
     let both = truth.iter().zip(&predicted).filter(|(t, p)| **t == 1.0 && **p == 1.0).count() as f64;
     let each = truth.iter().chain(&predicted).filter(|v| **v == 1.0).count() as f64;
-    // 240 steps on four patches of one case: seeds 0 and 1 come to 0.95 and 0.93. After half as many,
-    // anything from 0 to 0.6.
+    // 240 steps on four patches of one case: seeds 0 to 2 come to 0.95, 0.93 and 0.87. After half as
+    // many, to anything from 0 to 0.6.
     assert!(2.0 * both / each >= 0.8, "Dice {}", 2.0 * both / each);
 }
 
