@@ -1,7 +1,7 @@
 //! What memory a training takes, before it is started: [`footprint`].
 //!
-//! A step is measured with crops that are made up: one, then two, of the recipe's size, or of a smaller
-//! one where that is large. Memory is a line over the voxels of a batch, since each activation is as
+//! A step is measured with crops that are made up: some, then twice as many, of the recipe's size, or of a
+//! smaller one where that is large. Memory is a line over the voxels of a batch, since each activation is as
 //! large as its crops; two measurements are that line. The same is done for windows of the inferer and
 //! for the volume they lie in. With data, its cases give the sizes, and what the caches take.
 
@@ -198,8 +198,10 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let crop = if small == patch { whole.clone() } else { narrowed(whole, small)? };
     drop(samples);
     let shape = sizes.volume.or(caches.as_ref().and_then(|caches| caches.volume));
-    // Of small crops several: blocks of less than a quarter of a mebibyte are not counted.
-    let few = (SEEN / volume(small)).clamp(1, in_step);
+    // The second is the step itself, where that is affordable: blocks are rounded up in steps, so that a
+    // line from smaller ones would miss it. Of small crops several: small blocks are not counted.
+    let least = (SEEN / volume(small)).clamp(1, in_step);
+    let few = (in_step / 2).clamp(least, (MEASURED / volume(small)).max(least));
     let one_step = stepped(&plan, &crop, few, before)?;
     let (one, kept) = (one_step.peak, one_step.kept);
     let two_steps = stepped(&plan, &crop, 2 * few, before)?;
