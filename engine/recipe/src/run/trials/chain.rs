@@ -101,7 +101,7 @@ pub(super) fn lazy(document: &Document, plan: &Plan, cases: &Cases, facts: &Fact
 /// Random steps on whole batches.
 pub(super) fn batches(document: &Document, plan: &Plan, cases: &Cases, facts: &Facts) -> Outcome<Vec<Finding>> {
     let transforms = &plan.recipe.transforms;
-    let Some(first) = first_on_batches(plan) else { return Ok(Vec::new()) };
+    let Some(first) = first_on_batches(transforms) else { return Ok(Vec::new()) };
     let trains = |step: &Node| step.text("only") != Some("validation");
     let tables: Vec<String> = (transforms.iter().enumerate())
         .map(|(place, step)| match step {
@@ -135,17 +135,37 @@ pub(super) fn batches(document: &Document, plan: &Plan, cases: &Cases, facts: &F
     }])
 }
 
-/// The first transform that may work on batches: a random one, behind all that cut crops.
-fn first_on_batches(plan: &Plan) -> Option<usize> {
-    let transforms = &plan.recipe.transforms;
-    let name = |step: &Node| step.text("name").unwrap_or_default().to_owned();
+/// Transforms that keep channels apart: a batch's entries are channels to them.
+const APART: [&str; 12] = [
+    "ColorJitter",
+    "RandFlip",
+    "RandRotate90",
+    "RandAxisFlip",
+    "RandRotate",
+    "RandZoom",
+    "RandAffine",
+    "RandScaleIntensity",
+    "RandShiftIntensity",
+    "ScaleIntensityRange",
+    "ThresholdIntensity",
+    "EnsureType",
+];
+
+/// The first transform that may work on batches: a random one from which on all keep channels apart.
+fn first_on_batches(transforms: &[Node]) -> Option<usize> {
     if transforms.iter().any(|step| step.get("batch").is_some()) {
         return None;
     }
-    let cuts = |step: &Node| name(step).contains("Crop") || name(step).contains("Split");
-    let behind = transforms.iter().rposition(cuts).map_or(0, |place| place + 1);
-    let random = |step: &Node| name(step).starts_with("Rand") || name(step) == "ColorJitter";
-    transforms.iter().enumerate().skip(behind).find(|(_, step)| random(step)).map(|(place, _)| place)
+    let name = |step: &Node| step.text("name").map(|name| name.strip_suffix('d').unwrap_or(name).to_owned());
+    let apart = |step: &Node| match name(step).as_deref() {
+        Some("NormalizeIntensity") => step.get("channel_wise").is_some_and(|by| *by == Node::from(true)),
+        Some(name) => APART.contains(&name),
+        None => false,
+    };
+    let trains = |step: &Node| step.text("only") != Some("validation");
+    let from = transforms.iter().rposition(|step| trains(step) && !apart(step)).map_or(0, |place| place + 1);
+    let random = |step: &Node| name(step).is_some_and(|name| name.starts_with("Rand") || name == "ColorJitter");
+    transforms.iter().enumerate().skip(from).find(|(_, step)| random(step)).map(|(place, _)| place)
 }
 
 /// Seconds of preparing a batch.
@@ -158,4 +178,24 @@ fn batch_took(plan: &Plan, cases: &Cases) -> Outcome<f64> {
         best = best.min(start.elapsed().as_secs_f64());
     }
     Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::{Recipe, bundled};
+
+    #[test]
+    fn steps_work_on_batches_where_entries_stay_apart() {
+        let first = |name: &str| {
+            let document = bundled::find(name).expect("bundled").document().expect("sound");
+            let transforms = Recipe::read(&document).expect("sound").transforms;
+            let first = first_on_batches(&transforms)?;
+            transforms[first].text("name").map(str::to_owned)
+        };
+        assert_eq!(first("pathology-regular").as_deref(), Some("ColorJitter"));
+        assert_eq!(first("brats-regular").as_deref(), Some("RandFlip"));
+        assert_eq!(first("spleen-regular"), None, "crops of a case are cut one by one");
+        assert_eq!(first("pathology"), None, "they do already");
+    }
 }
