@@ -115,7 +115,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The variable that names a vendor's profiler to show every range in: `nvtx`, `roctx`.
+/// The variable that names a vendor's profiler to show every range in: `nvtx`, `roctx`; with `,layers`
+/// behind it each layer of the network, too.
 const RANGES: &str = "HEARTH_RANGES";
 
 /// Prints what the library reports: notices of a run, all warnings, and more with `-v` or the
@@ -142,7 +143,11 @@ fn listen(verbose: u8) {
         .with_filter(filter_fn(move |metadata| !is_notice(metadata)));
     let notices = terminal::Notices.with_filter(filter_fn(is_notice));
     // A second subscriber would only come from a test in the same process; the first one stays.
-    let ranges = std::env::var(RANGES).ok().map(|kind| hearth_profile::markers(&kind));
+    let ranges = std::env::var(RANGES).ok().map(|text| {
+        let kind = text.strip_suffix(",layers");
+        hearth::nn::layers::layer_ranges(kind.is_some());
+        hearth_profile::markers(kind.unwrap_or(&text))
+    });
     let (markers, refused) = match ranges {
         Some(Ok(markers)) => (Some(hearth_profile::markers_layer(markers)), None),
         Some(Err(why)) => (None, Some(why)),

@@ -160,6 +160,63 @@ fn a_run_with_a_profiler_has_a_report() {
     succeed(&["report", &text(&run), "-o", &text(&page)]);
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("mean dice") && html.contains("<svg") && !html.contains("src=\"http"), "{}", html.len());
+    // Volumes to look through, of the run's own data.
+    let volumes = dir.path().join("volumes.html");
+    succeed(&["report", &text(&run), "--viewer", "spleen_02", "-o", &text(&volumes)]);
+    let html = fs::read_to_string(&volumes).expect("a page");
+    assert!(html.contains("class=\"viewer\"") && html.contains("data-name=\"label\""), "{}", html.len());
+    assert!(html.contains("data-window=\"-57,164\""), "the window of the recipe's ScaleIntensityRange");
+    fail(&["report", &text(&run), "--viewer", "spleen_99", "-o", &text(&page)], 1, &["unknown case \"spleen_99\""]);
     fail(&["report", &text(&run), "-o", &text(&page)], 1, &["page.html exists"]);
     fail(&["report", &data, "-o", &text(&dir.path().join("none.html"))], 1, &["data"]);
+}
+
+/// The table of a recipe, layer by layer, and what is wrong with one.
+#[test]
+fn a_recipe_records_its_training_layer_by_layer() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = text(&phantom(dir.path(), 5));
+    let recipe = text(&common::tiny_recipe(dir.path()));
+    let run = dir.path().join("run");
+    let own = ["train", &recipe, "--data", &data, "--device", "cpu", "--epochs", "2", "--out", &text(&run)];
+    let steps = ["--set", "profile.active=2", "--set", "profile.layers=true", "--set", "profile.out=\"looks/first\""];
+    succeed(&[&own[..], &steps].concat());
+    let folder = run.join("looks/first");
+    let counts = trace(&folder.join("trace.json.gz"));
+    assert_eq!(counts["backward"], 2, "{counts:?}");
+    let summary = json(&folder.join("summary.json"));
+    let rows = summary["layers"].as_array().expect("layers");
+    let paths: Vec<&str> = rows.iter().map(|row| row["path"].as_str().expect("a path")).collect();
+    // They are named as the parameters of the state dict are.
+    let weights = fs::read_dir(run.join("checkpoints")).expect("checkpoints").flatten().next().expect("one").path();
+    let weights = fs::read(weights.join("network.safetensors")).expect("weights");
+    let length = u64::from_le_bytes(weights[..8].try_into().expect("a length")) as usize;
+    let keys: Value = serde_json::from_slice(&weights[8..8 + length]).expect("a header");
+    let keys: Vec<&String> = keys.as_object().expect("keys").keys().filter(|key| *key != "__metadata__").collect();
+    assert!(keys.len() > 10, "{keys:?}");
+    for path in &paths {
+        assert!(keys.iter().any(|key| key.starts_with(&format!("{path}."))), "{path} is in no key of {keys:?}");
+        assert!(counts.contains_key(&format!("layer {path}")), "{path} is not in the trace");
+    }
+    for key in keys.iter().filter(|key| key.ends_with("conv.weight")) {
+        let path = key.trim_end_matches(".weight");
+        let row = rows.iter().find(|row| row["path"] == path).unwrap_or_else(|| panic!("{path} is not in {paths:?}"));
+        assert!(row["flop"].as_f64() > Some(0.0) && row["bytes"].as_f64() > Some(0.0), "{row}");
+        assert_eq!(row["count"].as_u64(), Some(2), "a pass of each step: {row}");
+    }
+    let share: f64 = rows.iter().filter_map(|row| row["share"].as_f64()).sum();
+    assert!((share - 1.0).abs() < 1e-9, "{share}");
+    assert!(fs::read_to_string(folder.join("summary.txt")).expect("tables").contains("MiB kept"));
+
+    let refuse = |sets: &[&str], words: &[&str]| {
+        let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        let own = ["train", &recipe, "--data", &data, "--out", "nowhere", "--dry-run"];
+        fail(&[&own[..], &sets].concat(), 1, words);
+    };
+    refuse(&["profile.active=0"], &["profile.active", "records no step"]);
+    refuse(&["profile.out=\"../elsewhere\""], &["profile.out", "within the run's"]);
+    refuse(&["profile.ranks=\"some\""], &["profile", "first"]);
+    refuse(&["profile.wiat=1"], &["wiat"]);
+    refuse(&["profile.active=1", "handlers=[{ name = \"Profiler\" }]"], &["one recording"]);
 }

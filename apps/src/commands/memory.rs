@@ -76,6 +76,7 @@ fn print(found: &Footprint, args: &Args, limit: u64, of_limit: &str) {
         Some(cache) => row("caches", cache, String::new()),
         None => row("caches", 0, "not known: give --data".to_owned()),
     }
+    row("opening", found.opening, "looking through the data set, before anything else".to_owned());
     row("loading", found.loading, "cases that are read and transformed while caches are filled".to_owned());
     row("weights", found.weights, String::new());
     row("gradients", found.gradients, String::new());
@@ -88,6 +89,7 @@ fn print(found: &Footprint, args: &Args, limit: u64, of_limit: &str) {
     );
     row("activations", found.activations, crops);
     row("waiting batches", found.batches, String::new());
+    row("making batches", found.making, "in threads, while training goes on".to_owned());
     row("checkpoint", found.checkpoint, "a copy that is written while training goes on".to_owned());
     row("training, in all", found.training(), String::new());
     match (&found.validation, found.validating()) {

@@ -152,12 +152,12 @@ impl<'a> Pictures<'a> {
     }
 }
 
-fn only(mut samples: Vec<Sample>) -> Outcome<Sample> {
+pub fn only(mut samples: Vec<Sample>) -> Outcome<Sample> {
     samples.pop().ok_or_else(|| Failure::new("the pipeline gave nothing"))
 }
 
 /// The steps of a recipe that read an image.
-fn reading(recipe: &Recipe) -> Outcome<Pipeline> {
+pub fn reading(recipe: &Recipe) -> Outcome<Pipeline> {
     let known = ["LoadImage", "EnsureChannelFirst", "EnsureType", "SqueezeDim"];
     let reads = |name: &str| known.contains(&name.strip_suffix('d').unwrap_or(name));
     let mut tables = recipe.transforms.clone();

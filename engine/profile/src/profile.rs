@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::chrome;
 use crate::idle::Occupancy;
 use crate::kernels::{self, KernelRow, Roof, kernels};
+use crate::layers::{self, LayerRow, layers};
 use crate::memory::{self, Memory};
 use crate::summary::Summary;
 use crate::timeline::Timeline;
@@ -24,6 +25,9 @@ pub struct Profile {
     pub roof: Option<Roof>,
     /// The kernels.
     pub kernels: Vec<KernelRow>,
+    /// The layers of the network, where they were ranges.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<LayerRow>,
     /// How much of the time is in kernels, and why the rest is not; `None` where kernels are a card's.
     pub occupancy: Option<Occupancy>,
     /// The recording.
@@ -42,6 +46,7 @@ impl Profile {
             memory: Memory::of(&timeline),
             roof,
             kernels: kernels(&timeline, roof),
+            layers: layers(&timeline),
             occupancy: Occupancy::of(&timeline),
             timeline,
             curves: Vec::new(),
@@ -53,6 +58,9 @@ impl Profile {
         let mut text = self.summary.table();
         if !self.kernels.is_empty() {
             text.push_str(&format!("\n{}", kernels::table(&self.kernels)));
+        }
+        if !self.layers.is_empty() {
+            text.push_str(&format!("\n{}", layers::table(&self.layers)));
         }
         if let Some(roof) = self.roof {
             let [flop, bytes] = [roof.flop, roof.bytes].map(|rate| rate * 1e-9);

@@ -16,7 +16,8 @@
 //!
 //! - [`Run::read`] reads a run's folder, file by file. A file that is missing or damaged costs its
 //!   part of the page, and the page names it ([`Run::gaps`]).
-//! - [`Report`] puts runs together, with pictures of cases ([`Overlay`]).
+//! - [`Report`] puts runs together, with pictures of cases ([`Overlay`]) and volumes to look through
+//!   ([`Volume`]).
 //! - [`Board`] ranks runs, and [`live`] makes pages of runs that go on, for a server.
 
 mod board;
@@ -30,6 +31,7 @@ mod report;
 pub mod run;
 mod svg;
 pub mod text;
+mod volumes;
 
 pub use board::{Board, Row};
 pub use diff::changed_lines;
@@ -37,3 +39,4 @@ pub use error::ReportError;
 pub use pictures::{Overlay, overlays_in};
 pub use report::Report;
 pub use run::Run;
+pub use volumes::Volume;

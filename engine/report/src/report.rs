@@ -4,9 +4,13 @@ use crate::error::ReportError;
 use crate::page;
 use crate::pictures::{Overlay, embed};
 use crate::run::Run;
+use crate::volumes::{self, Volume};
 
 /// What pictures may take of a page, in bytes.
 const PICTURES: usize = 3_500_000;
+
+/// What volumes may take of a page, in bytes.
+const VOLUMES: usize = 8_000_000;
 
 /// Runs side by side, with pictures of their cases.
 ///
@@ -24,6 +28,7 @@ pub struct Report {
     title: Option<String>,
     overlays: Vec<Overlay>,
     picture_bytes: usize,
+    volumes: Vec<Volume>,
 }
 
 impl Report {
@@ -42,7 +47,7 @@ impl Report {
                 run.name = run.folder.display().to_string();
             }
         }
-        Ok(Self { runs, title: None, overlays: Vec::new(), picture_bytes: PICTURES })
+        Ok(Self { runs, title: None, overlays: Vec::new(), picture_bytes: PICTURES, volumes: Vec::new() })
     }
 
     /// The page's title, in place of the task's.
@@ -73,6 +78,20 @@ impl Report {
         Ok(self)
     }
 
+    /// Adds volumes of cases, to look through in three planes. They take 8 MB of the page at most: a larger
+    /// one loses detail.
+    ///
+    /// # Errors
+    /// Where one is of a run that the report does not have.
+    pub fn volumes(mut self, volumes: Vec<Volume>) -> Result<Self, ReportError> {
+        let runs = self.runs.len();
+        if let Some(Volume { run, .. }) = volumes.iter().find(|volume| volume.run >= runs) {
+            return Err(ReportError::NoSuchRun { run: *run, runs });
+        }
+        self.volumes.extend(volumes);
+        Ok(self)
+    }
+
     /// The runs.
     pub fn runs(&self) -> &[Run] {
         &self.runs
@@ -85,9 +104,17 @@ impl Report {
 
     /// The page. The same files make the same page; what cannot be shown is named on it.
     pub fn html(&self) -> String {
-        let (pictures, left_out) = embed(&self.overlays, self.picture_bytes);
+        let (pictures, mut left_out) = embed(&self.overlays, self.picture_bytes);
+        let (volumes, notes) = volumes::embed(&self.volumes, VOLUMES);
+        left_out.extend(notes);
         let title = self.title.clone().unwrap_or_else(|| self.own_title());
-        page::whole(&page::View { runs: &self.runs, title: &title, pictures: &pictures, left_out: &left_out })
+        page::whole(&page::View {
+            runs: &self.runs,
+            title: &title,
+            pictures: &pictures,
+            volumes: &volumes,
+            left_out: &left_out,
+        })
     }
 
     fn own_title(&self) -> String {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hearth_pictures::Canvas;
-use hearth_report::{Board, Overlay, Report, Run, live, overlays_in};
+use hearth_report::{Board, Overlay, Report, Run, Volume, live, overlays_in};
 use html::{Element, elements};
 use serde_json::{Map, Value, json};
 
@@ -83,7 +83,17 @@ fn names_stay_text() {
     let png = picture(40, 30, 1);
     let overlays = NAMES.map(|name| Overlay { run: 0, case: name.into(), png: png.clone(), caption: name.into() });
     let report = Report::new(runs).expect("a run").title(NAMES[0]).overlays(overlays.to_vec()).expect("of the run");
-    let page = report.html();
+    let volumes = NAMES.map(|name| Volume {
+        run: 0,
+        case: name.into(),
+        size: [3, 4, 5],
+        spacing: [1.0, 1.0, 2.5],
+        values: (0..60).map(|value| value as f32).collect(),
+        window: [0.0, 50.0],
+        layers: vec![(name.into(), vec![1; 60])],
+        classes: vec!["background".into(), name.into()],
+    });
+    let page = report.volumes(volumes.to_vec()).expect("of the run").html();
     let all = elements(&page);
     let plain = |name: &str| name.replace(['\u{1}', '\u{7f}', '\u{85}'], "\u{fffd}");
     let heads: Vec<&str> = all.iter().filter(|e| e.name == "th").map(|e| e.text.as_str()).collect();

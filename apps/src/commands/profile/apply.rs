@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hearth_recipe::advice::{Facts, Finding};
+use hearth_recipe::advice::{Candidate, Facts, Finding, converging};
 use hearth_registry::counted;
 use serde_json::json;
 
@@ -23,7 +23,8 @@ const NOISE: f64 = 0.03;
 /// A change that was tried.
 struct Tried {
     finding: Finding,
-    /// Seconds of an epoch with it; `None` where it was not tried.
+    /// Seconds of an epoch with it, or of as much of the training as teaches what an epoch taught
+    /// before; `None` where it was not tried.
     took: Option<f64>,
     kept: bool,
 }
@@ -57,6 +58,7 @@ pub fn apply(args: &Args, document: Document, first: Profiled, how: &Profiling) 
     }
     if let Some(epochs) = args.check {
         (document, best) = compared(args, &original, document, &mut tried, epochs, how, best)?;
+        (document, best) = converged(args, document, &mut tried, epochs, how, best)?;
     }
     let file = args.out.join("faster.toml");
     folders::replace(&file, &commented(&document, &tried, start, best)?)?;
@@ -102,10 +104,65 @@ fn compared(
     Ok((document, best))
 }
 
-/// The finding that wins most of those that were not tried.
+/// Trains with each loss and optimizer that may converge faster, and keeps those that reach sooner what
+/// the recipe learns in so many epochs; returns the recipe, and the seconds of what was an epoch.
+fn converged(
+    args: &Args,
+    document: Document,
+    tried: &mut Vec<Tried>,
+    epochs: u64,
+    how: &Profiling,
+    best: f64,
+) -> Outcome<(Document, f64)> {
+    let (mut document, mut best) = (document, best);
+    let candidates = converging(&document, &Plan::new(document.clone())?.recipe);
+    if candidates.is_empty() {
+        return Ok((document, best));
+    }
+    let before = learned(args, &document, epochs)?;
+    let (mut now, started) = (before.clone(), before.reached(&before).unwrap_or(epochs));
+    for Candidate { lever, line, sets } in candidates {
+        note!("{}", bold(&format!("trying: {lever}")));
+        let mut changed = document.clone();
+        sets.iter().try_for_each(|set| changed.set(set))?;
+        let after = match learned(args, &changed, epochs) {
+            Err(failure) if failure.is_interruption() => return Err(failure),
+            // A rate that is too high ends in values that are no numbers.
+            Err(failure) => {
+                note!("taken back: {}", failure.line());
+                continue;
+            }
+            Ok(after) => after,
+        };
+        let folder =
+            tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
+        let cost = measured(args, &changed, folder.path(), how)?.facts.as_ref().map_or(f64::INFINITY, Facts::cost);
+        let reached = after.reached(&before);
+        let took = reached.map_or(f64::INFINITY, |reached| cost * reached as f64 / started as f64);
+        let sooner = reached.map_or("never".to_owned(), |epoch| format!("by epoch {epoch}"));
+        let evidence = format!(
+            "{} after {}: {before} before, {after} with it, which reaches {:.4} {sooner} instead of epoch {started}; an epoch \
+             takes {cost:.2} s",
+            before.metric,
+            counted(epochs as usize, "epoch"),
+            before.mean()
+        );
+        let kept = took < best * (1.0 - NOISE) && after.is_as_good_as(&now);
+        note!("{evidence}: {}", if kept { "kept" } else { "taken back" });
+        let seconds = best - took;
+        if kept {
+            (best, document, now) = (took, changed, after);
+        }
+        let finding = Finding { lever, evidence, line, sets, seconds, same_course: false };
+        tried.push(Tried { finding, took: took.is_finite().then_some(took), kept });
+    }
+    Ok((document, best))
+}
+
+/// The finding that wins most of those that were not tried. What no key changes cannot be.
 fn next(findings: &[Finding], tried: &[Tried]) -> Option<Finding> {
-    let known = |finding: &&Finding| tried.iter().any(|tried| tried.finding.sets == finding.sets);
-    findings.iter().find(|finding| !known(finding)).cloned()
+    let known = |finding: &Finding| tried.iter().any(|tried| tried.finding.sets == finding.sets);
+    findings.iter().find(|finding| !finding.sets.is_empty() && !known(finding)).cloned()
 }
 
 /// The recipe, behind comments that say what was changed and why.
@@ -116,7 +173,8 @@ fn commented(document: &Document, tried: &[Tried], start: f64, best: f64) -> Out
     let mut before = start;
     for Tried { finding, took, kept } in tried {
         let verdict = match took {
-            None => "not tried: it changes what is learned".to_owned(),
+            None if finding.seconds.is_finite() => "not tried: it changes what is learned".to_owned(),
+            None => "taken back: it never learned as much".to_owned(),
             Some(took) if *kept => format!("{before:.2} s to {took:.2} s"),
             Some(took) => format!("{took:.2} s, taken back"),
         };

@@ -1,6 +1,8 @@
-//! What a recipe learns in some epochs, from three seeds.
+//! What a recipe learns in some epochs, from three seeds: how much, and how soon.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 use hearth_engine::RunEnd;
 
@@ -14,17 +16,23 @@ use crate::run::{Plan, Session};
 /// Seeds of the trainings that are compared.
 const SEEDS: [u64; 3] = [0, 1, 2];
 
+/// About so many validations show the course of a training.
+const LOOKS: u64 = 8;
+
 /// The key metric of several trainings of one recipe.
 #[derive(Clone, Debug)]
 pub struct Learned {
     /// Its name.
     pub metric: String,
     values: Vec<f64>,
+    /// Epochs with a validation, and its value in each training.
+    course: BTreeMap<u64, Vec<f64>>,
     higher: bool,
 }
 
 impl Learned {
-    fn mean(&self) -> f64 {
+    /// The mean of the trainings.
+    pub fn mean(&self) -> f64 {
         self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
@@ -32,6 +40,16 @@ impl Learned {
     fn variance(&self) -> f64 {
         let (mean, count) = (self.mean(), self.values.len() as f64);
         self.values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0) / count
+    }
+
+    /// The first epoch at which the trainings have on average what another recipe's ended with.
+    pub fn reached(&self, other: &Self) -> Option<u64> {
+        let sign = if self.higher { 1.0 } else { -1.0 };
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let all = self.course.iter().filter(|(_, values)| values.len() == self.values.len());
+        all.map(|(epoch, values)| (*epoch, mean(values)))
+            .find(|(_, mean)| sign * (mean - other.mean()) >= 0.0)
+            .map(|(epoch, _)| epoch)
     }
 
     /// Whether it is no worse than another by more than twice the standard error of the difference,
@@ -50,17 +68,18 @@ impl fmt::Display for Learned {
     }
 }
 
-/// Trains so many epochs from each seed, and validates at the end.
+/// Trains so many epochs from each seed, and validates some times, the last time at the end.
 ///
 /// # Errors
 /// As a training, and where the recipe validates nothing.
 pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned> {
     let mut found: Option<Learned> = None;
+    let interval = (1..=epochs).find(|interval| epochs % interval == 0 && interval * LOOKS >= epochs).unwrap_or(epochs);
     for seed in SEEDS {
         let mut document = document.clone();
         for set in [
             format!("training.epochs={epochs}"),
-            format!("training.val_interval={epochs}"),
+            format!("training.val_interval={interval}"),
             format!("training.seed={seed}"),
         ] {
             document.set(&set)?;
@@ -69,6 +88,7 @@ pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned
             tempfile::tempdir_in(&args.out).while_doing(|| format!("cannot write into {}", args.out.display()))?;
         let mut plan = Plan::new(document)?;
         plan.silent = true;
+        plan.recipe.profile = None;
         let mut session = Session::new(plan, &args.data, &args.plugins)?;
         session.start(&folder.path().join("run"))?;
         interrupt::running(session.interrupt_flag());
@@ -82,10 +102,30 @@ pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned
             .key
             .ok_or_else(|| Failure::new("--check: the recipe validates nothing that trainings could be compared by"))?;
         note!("  seed {seed}: {metric} {value:.4}");
-        let learned = found.get_or_insert_with(|| Learned { metric, values: Vec::new(), higher });
+        let learned = found.get_or_insert_with(|| Learned {
+            metric: metric.clone(),
+            values: Vec::new(),
+            course: BTreeMap::new(),
+            higher,
+        });
         learned.values.push(value);
+        for (epoch, value) in course(&folder.path().join("run"), &metric)? {
+            learned.course.entry(epoch).or_default().push(value);
+        }
     }
     found.ok_or_else(|| Failure::new("--check: nothing was trained"))
+}
+
+/// The validations of a run: their epochs, and the metric's values.
+fn course(run: &Path, metric: &str) -> Outcome<Vec<(u64, f64)>> {
+    let path = run.join("metrics.csv");
+    let text = std::fs::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<&str>>());
+    let heads = lines.next().unwrap_or_default();
+    let place = |name: &str| heads.iter().position(|head| *head == name);
+    let (Some(epoch), Some(value)) = (place("epoch"), place(metric)) else { return Ok(Vec::new()) };
+    let row = |cells: Vec<&str>| Some((cells.get(epoch)?.parse().ok()?, cells.get(value)?.parse().ok()?));
+    Ok(lines.filter_map(row).collect())
 }
 
 #[cfg(test)]
@@ -93,7 +133,18 @@ mod tests {
     use super::*;
 
     fn of(values: [f64; 3], higher: bool) -> Learned {
-        Learned { metric: "m".to_owned(), values: values.to_vec(), higher }
+        let course = BTreeMap::from([(1, vec![0.2; 3]), (2, vec![0.5; 3]), (3, values.to_vec())]);
+        Learned { metric: "m".to_owned(), values: values.to_vec(), course, higher }
+    }
+
+    #[test]
+    fn what_another_ended_with_is_reached_or_not() {
+        let other = of([0.45, 0.5, 0.52], true);
+        assert_eq!(of([0.9, 0.91, 0.92], true).reached(&other), Some(2));
+        assert_eq!(other.reached(&of([0.9, 0.91, 0.92], true)), None);
+        assert_eq!(other.reached(&other), Some(2));
+        // An error falls.
+        assert_eq!(of([0.1, 0.1, 0.1], false).reached(&of([0.15, 0.16, 0.15], false)), Some(3));
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use hearth_handlers::Unit;
 use hearth_profile::Schedule;
-use hearth_recipe::advice::Finding;
+use hearth_recipe::advice::{Finding, imbalance};
 use serde_json::json;
 
-use crate::error::{Failure, Outcome};
+use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::out;
@@ -39,6 +39,9 @@ pub struct Args {
     /// What --schedule counts: iterations or epochs
     #[arg(long, value_name = "UNIT", default_value = "iterations", requires = "schedule")]
     pub unit: String,
+    /// Record each layer of the network, too, by its path
+    #[arg(long)]
+    pub layers: bool,
     /// Try the findings one after the other, keep what is faster, and write the recipe, faster.toml
     #[arg(long, conflicts_with = "schedule")]
     pub apply: bool,
@@ -46,6 +49,9 @@ pub struct Args {
     /// them, three seeds each, and take back what makes the key metric worse
     #[arg(long, value_name = "EPOCHS", requires = "apply", value_parser = clap::value_parser!(u64).range(1..))]
     pub check: Option<u64>,
+    /// A run of this recipe by several ranks: its summary says which of them the others wait for
+    #[arg(long, value_name = "RUN")]
+    pub ranks: Option<PathBuf>,
     /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
@@ -66,11 +72,14 @@ pub fn run(args: &Args) -> Outcome {
     args.sets.iter().try_for_each(|set| document.set(set))?;
     let schedule = args.schedule.as_deref().map(|text| schedule(text, &args.unit)).transpose()?;
     let on_processor = Plan::new(document.clone())?.on_processor;
+    let balance = args.ranks.as_deref().map(|run| balance(run, &document)).transpose()?.flatten();
     interrupt::listen()?;
     let roof = on_processor.then(measure_roof);
-    let how = Profiling { schedule, roof, progress: terminal::progress() };
+    let how = Profiling { schedule, roof, layers: args.layers, progress: terminal::progress() };
     let reserved = folders::Reserved::new(&args.out)?;
-    let found = measured(args, &document, &args.out, &how)?;
+    let mut found = measured(args, &document, &args.out, &how)?;
+    found.findings.extend(balance);
+    found.findings.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     drop(reserved);
     show(&found);
     let findings = json!({ "facts": found.facts, "findings": found.findings });
@@ -81,6 +90,16 @@ pub fn run(args: &Args) -> Outcome {
     out!("trace    {} (opens in https://ui.perfetto.dev)", args.out.join("trace.json.gz").display());
     out!("tables   {}", args.out.join("summary.txt").display());
     Ok(())
+}
+
+/// What the summary of a run says of the balance of its ranks.
+fn balance(run: &Path, document: &Document) -> Outcome<Option<Finding>> {
+    let path = run.join("summary.json");
+    let doing = || format!("--ranks {}", run.display());
+    let text = std::fs::read_to_string(&path).while_doing(doing)?;
+    let summary = serde_json::from_str(&text).while_doing(doing)?;
+    let recipe = Plan::new(document.clone())?.recipe;
+    imbalance(&summary, &recipe).map_err(|why| Failure::new(format!("{}: {why}", path.display())))
 }
 
 /// A profile that Ctrl-C ends.

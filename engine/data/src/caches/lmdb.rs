@@ -58,6 +58,10 @@ impl Cache for LmdbCache {
         Some(&self.dir)
     }
 
+    fn storage(&self) -> Storage {
+        self.storage
+    }
+
     fn on_device(&self) -> bool {
         self.device == CachePlace::Same
     }

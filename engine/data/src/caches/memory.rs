@@ -80,6 +80,10 @@ impl Cache for MemoryCache {
         self.rate.kept(cases, self.num)
     }
 
+    fn storage(&self) -> Storage {
+        self.storage
+    }
+
     fn on_device(&self) -> bool {
         self.device == CachePlace::Same
     }

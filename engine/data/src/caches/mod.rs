@@ -40,6 +40,11 @@ pub trait Cache: Debug + Send + Sync {
     /// How many of `cases` cases it keeps at a time.
     fn kept(&self, cases: usize) -> usize;
 
+    /// The type of the values that it keeps.
+    fn storage(&self) -> Storage {
+        Storage::F32
+    }
+
     /// The cache's folder, where it has one.
     fn dir(&self) -> Option<&Path> {
         None

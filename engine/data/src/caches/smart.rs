@@ -96,6 +96,10 @@ impl Cache for SmartCache {
         self.rate.kept(cases, self.num)
     }
 
+    fn storage(&self) -> Storage {
+        self.storage
+    }
+
     fn on_device(&self) -> bool {
         self.device == CachePlace::Same
     }

@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ChannelSELayer, ChannelSEOptions};
-use crate::layers::{AdnOptions, ConfigError, Conv, Convolution, DropoutClock, Kernel, Scope, activated_sum, per_axis};
+use crate::layers::{
+    AdnOptions, ConfigError, Conv, Convolution, DropoutClock, Kernel, LayerPath, Scope, activated_sum, per_axis,
+};
 
 /// Channels out per channel of `planes`.
 pub(crate) const EXPANSION: usize = 4;
@@ -107,6 +109,7 @@ fn convolution(
     Ok(Convolution {
         conv: Kernel::Conv(Conv::new(&scope.enter("conv"), channels, kernel, shape, false)),
         adn: Some(adn.build(&scope.enter("adn"), channels[1])?),
+        path: LayerPath::of(scope),
     })
 }
 

@@ -6,7 +6,7 @@ use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::normalize::Slope;
 
 use crate::layers::{
-    ConfigError, Conv, Convolution, Kernel, LayerSpec, Norm, Scope, activated_sum, leaky_relu, per_axis,
+    ConfigError, Conv, Convolution, Kernel, LayerPath, LayerSpec, Norm, Scope, activated_sum, leaky_relu, per_axis,
 };
 
 /// Slope of the activation where its input is negative.
@@ -17,7 +17,7 @@ fn convolution(scope: &Scope, spatial_dims: usize, channels: [usize; 2], kernel:
     let padding = per_axis(spatial_dims, (kernel - 1) / 2, 0);
     let shape = ConvShape { padding, ..ConvShape::default() };
     let conv = Conv::new(&scope.enter("conv"), channels, per_axis(spatial_dims, kernel, 1), shape, bias);
-    Convolution { conv: Kernel::Conv(conv), adn: None }
+    Convolution { conv: Kernel::Conv(conv), adn: None, path: LayerPath::of(scope) }
 }
 
 /// Two convolutions of kernel 3 with norm and leaky ReLU; `UnetResBlock` has a shortcut,

@@ -6,7 +6,7 @@ use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 
 use super::UnetBlock;
-use crate::layers::{ConfigError, ConvTranspose, Convolution, Kernel, LayerSpec, Scope, per_axis};
+use crate::layers::{ConfigError, ConvTranspose, Convolution, Kernel, LayerPath, LayerSpec, Scope, per_axis};
 use crate::named::Named;
 
 /// The options that the blocks of one network share.
@@ -30,7 +30,7 @@ impl UnetrOptions {
         let kernel = per_axis(self.spatial_dims, 2, 1);
         let shape = ConvShape { stride: kernel, ..ConvShape::default() };
         let conv = ConvTranspose::new(&scope.enter("conv"), channels, kernel, shape, [0; 3], false);
-        Convolution { conv: Kernel::ConvTranspose(conv), adn: None }
+        Convolution { conv: Kernel::ConvTranspose(conv), adn: None, path: LayerPath::of(scope) }
     }
 }
 

@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::{Channels, ConvShape, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
 
-use super::Scope;
+use super::{LayerPath, Scope};
 use crate::cost;
 
 /// `torch.nn.Conv3d`: weight `[out, in / groups, kx, ky, kz]`, bias `[out]`.
@@ -17,6 +17,8 @@ pub struct Conv {
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     shape: ConvShape,
+    #[module(skip)]
+    path: LayerPath,
 }
 
 impl Conv {
@@ -30,11 +32,12 @@ impl Conv {
             weight: scope.draw("weight", weight, weights),
             bias: bias.then(|| scope.draw("bias", [output], biases)),
             shape,
+            path: LayerPath::of(scope),
         }
     }
 
     pub(super) fn of(weight: Param<Tensor<5>>, bias: Option<Param<Tensor<1>>>, shape: ConvShape) -> Self {
-        Conv { weight, bias, shape }
+        Conv { weight, bias, shape, path: LayerPath::default() }
     }
 
     /// The output's size; `None` for an input smaller than the kernel.
@@ -60,6 +63,7 @@ impl Conv {
         // Burn refuses an input smaller than the kernel.
         let Some([ox, oy, oz]) = self.output([dx, dy, dz]) else { return compute(x) };
         let multiply_adds = cost::convolution([ox, oy, oz], batch, kernel);
+        let _range = self.path.enter(2 * multiply_adds);
         let (device, output) = (x.device(), [batch, kernel[0], ox, oy, oz]);
         cost::product(Some(self.weight.id), multiply_adds, output, &device, || compute(x))
     }
@@ -81,6 +85,8 @@ pub struct ConvTranspose {
     shape: ConvShape,
     #[module(skip)]
     output_padding: [usize; 3],
+    #[module(skip)]
+    path: LayerPath,
 }
 
 impl ConvTranspose {
@@ -102,6 +108,7 @@ impl ConvTranspose {
             bias: bias.then(|| scope.draw("bias", [output], biases)),
             shape,
             output_padding,
+            path: LayerPath::of(scope),
         }
     }
 
@@ -111,7 +118,7 @@ impl ConvTranspose {
         shape: ConvShape,
         output_padding: [usize; 3],
     ) -> Self {
-        ConvTranspose { weight, bias, shape, output_padding }
+        ConvTranspose { weight, bias, shape, output_padding, path: LayerPath::default() }
     }
 
     /// The output's size.
@@ -135,6 +142,7 @@ impl ConvTranspose {
         let kernel = self.weight.lazy_shape().dims();
         let [ox, oy, oz] = self.output([dx, dy, dz]);
         let multiply_adds = cost::convolution([dx, dy, dz], batch, kernel);
+        let _range = self.path.enter(2 * multiply_adds);
         let (device, output) = (x.device(), [batch, kernel[1] * self.shape.groups, ox, oy, oz]);
         cost::product(Some(self.weight.id), multiply_adds, output, &device, || {
             conv_transpose3d(cast(x, dtype), weight, bias, self.shape, self.output_padding)

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{DType, Tensor};
 use hearth_kernels::conv3d::{Channels, ConvShape, Then};
 
-use super::{Adn, AdnOptions, ConfigError, Conv, ConvTranspose, Scope, residual_sum};
+use super::{Adn, AdnOptions, ConfigError, Conv, ConvTranspose, LayerPath, Scope, residual_sum};
 use crate::cost;
 
 /// The two kinds of convolution.
@@ -23,6 +23,8 @@ pub struct Convolution {
     pub conv: Kernel,
     /// What follows, if anything.
     pub adn: Option<Adn>,
+    #[module(skip)]
+    pub(crate) path: LayerPath,
 }
 
 /// How to build a [`Convolution`].
@@ -95,7 +97,7 @@ impl Convolution {
             Kernel::Conv(Conv::new(&inner, *channels, *kernel, shape, *bias))
         };
         let adn = adn.as_ref().map(|adn| adn.build(&scope.enter("adn"), channels[1])).transpose()?;
-        Ok(Convolution { conv, adn })
+        Ok(Convolution { conv, adn, path: LayerPath::of(scope) })
     }
 
     /// `[b, in, x, y, z]` to `[b, out, x', y', z']`.
@@ -106,6 +108,7 @@ impl Convolution {
     /// The same for channels that may lie in two tensors, with an optional shortcut that is added
     /// to the output.
     pub(crate) fn forward_of(&self, x: Channels, shortcut: Option<Tensor<5>>) -> Tensor<5> {
+        let _range = self.path.enter(0);
         if let Some(then) = self.in_one_pass(&x, shortcut.as_ref()) {
             return match &self.conv {
                 Kernel::Conv(conv) => conv.forward_then(x, then),

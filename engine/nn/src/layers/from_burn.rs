@@ -19,7 +19,7 @@ use burn::tensor::Tensor;
 use hearth_kernels::conv3d::ConvShape;
 
 use super::convolution::same_padding;
-use super::{ConfigError, Conv, ConvTranspose, Linear};
+use super::{ConfigError, Conv, ConvTranspose, LayerPath, Linear};
 
 /// Two axes as three, with depth 1.
 fn flat(axes: [usize; 2], last: usize) -> [usize; 3] {
@@ -98,7 +98,8 @@ impl From<ConvTranspose2d> for ConvTranspose {
 impl From<burn::nn::Linear> for Linear {
     /// Burn's matrix is `[in, out]`, ours and PyTorch's `[out, in]`.
     fn from(linear: burn::nn::Linear) -> Self {
-        Linear { weight: Param::from_tensor(linear.weight.val().transpose().detach()), bias: linear.bias }
+        let weight = Param::from_tensor(linear.weight.val().transpose().detach());
+        Linear { weight, bias: linear.bias, path: LayerPath::default() }
     }
 }
 

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
 use hearth_kernels::cast;
 
-use super::Scope;
+use super::{LayerPath, Scope};
 use crate::cost;
 
 /// PyTorch's default.
@@ -18,16 +18,23 @@ pub struct LayerNorm {
     pub weight: Param<Tensor<1>>,
     /// Offset per feature.
     pub bias: Param<Tensor<1>>,
+    #[module(skip)]
+    path: LayerPath,
 }
 
 impl LayerNorm {
     /// Scale 1 and offset 0.
     pub fn new(scope: &Scope, features: usize) -> Self {
-        LayerNorm { weight: scope.constant([features], 1.0), bias: scope.constant([features], 0.0) }
+        LayerNorm {
+            weight: scope.constant([features], 1.0),
+            bias: scope.constant([features], 0.0),
+            path: LayerPath::of(scope),
+        }
     }
 
     /// Same shape and type out as in.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
+        let _range = self.path.enter(0);
         let dtype = x.dtype();
         let (weight, bias) = (self.weight.val().cast(DType::F32), self.bias.val().cast(DType::F32));
         let y = cast(hearth_kernels::layer_norm(cast(x, DType::F32), weight, bias, EPS), dtype);

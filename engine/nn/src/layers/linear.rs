@@ -5,7 +5,7 @@ use burn::tensor::Tensor;
 use hearth_kernels::cast;
 use hearth_kernels::linear::linear;
 
-use super::Scope;
+use super::{LayerPath, Scope};
 use crate::cost;
 
 /// `torch.nn.Linear`: weight `[out, in]`, bias `[out]`.
@@ -15,6 +15,8 @@ pub struct Linear {
     pub weight: Param<Tensor<2>>,
     /// One number per output.
     pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    pub(super) path: LayerPath,
 }
 
 impl Linear {
@@ -24,6 +26,7 @@ impl Linear {
         Linear {
             weight: scope.draw("weight", [output, input], weights),
             bias: bias.then(|| scope.draw("bias", [output], biases)),
+            path: LayerPath::of(scope),
         }
     }
 
@@ -36,9 +39,9 @@ impl Linear {
         let (device, mut output) = (x.device(), x.dims());
         let rows = x.dims()[..D - 1].iter().product::<usize>() as u64;
         output[D - 1] = features;
-        cost::product(Some(self.weight.id), rows * (features * input) as u64, output, &device, || {
-            linear(cast(x, dtype), weight, bias)
-        })
+        let multiply_adds = rows * (features * input) as u64;
+        let _range = self.path.enter(2 * multiply_adds);
+        cost::product(Some(self.weight.id), multiply_adds, output, &device, || linear(cast(x, dtype), weight, bias))
     }
 
     /// Flattens everything but the batch: `[b, c, x, y, z]` with `c x y z = in` to

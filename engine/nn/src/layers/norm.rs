@@ -9,7 +9,7 @@ use burn::tensor::{DType, Tensor};
 
 use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
 
-use super::{Act, ConfigError, LayerSpec, Scope, SyncedNorms, relu};
+use super::{Act, ConfigError, LayerPath, LayerSpec, Scope, SyncedNorms, relu};
 use crate::cost;
 use crate::running::{Buffer, Counter};
 
@@ -54,6 +54,8 @@ pub struct BatchNorm {
     /// Whether its statistics are those of all ranks.
     #[module(skip)]
     synced: bool,
+    #[module(skip)]
+    path: LayerPath,
 }
 
 impl BatchNorm {
@@ -70,6 +72,7 @@ impl BatchNorm {
             eps,
             momentum,
             synced: false,
+            path: LayerPath::of(scope),
         }
     }
 
@@ -90,6 +93,7 @@ impl BatchNorm {
     }
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+        let _range = self.path.enter(0);
         let training = x.is_autodiff() && self.training.val().is_enabled();
         let y = if training { self.forward_training(x, slope) } else { self.forward_evaluation(x, slope) };
         counted(&self.weight, y)
@@ -177,6 +181,8 @@ pub struct GroupNorm {
     groups: usize,
     #[module(skip)]
     eps: f64,
+    #[module(skip)]
+    path: LayerPath,
 }
 
 impl GroupNorm {
@@ -194,6 +200,7 @@ impl GroupNorm {
             bias: affine.then(|| scope.constant([channels], 0.0)),
             groups,
             eps,
+            path: LayerPath::of(scope),
         })
     }
 
@@ -203,6 +210,7 @@ impl GroupNorm {
     }
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+        let _range = self.path.enter(0);
         let over = Over::Groups(self.groups);
         counted(&self.weight, normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
     }
@@ -218,6 +226,8 @@ pub struct InstanceNorm {
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
     eps: f64,
+    #[module(skip)]
+    path: LayerPath,
 }
 
 impl InstanceNorm {
@@ -227,6 +237,7 @@ impl InstanceNorm {
             weight: affine.then(|| scope.constant([channels], 1.0)),
             bias: affine.then(|| scope.constant([channels], 0.0)),
             eps,
+            path: LayerPath::of(scope),
         }
     }
 
@@ -236,6 +247,7 @@ impl InstanceNorm {
     }
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
+        let _range = self.path.enter(0);
         let over = Over::Groups(x.dims()[1]);
         counted(&self.weight, normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
     }

@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 use hearth_kernels::conv3d::{Channels, ConvShape};
 
-use super::{ConfigError, Conv, Convolution, ConvolutionOptions, Scope, residual_sum};
+use super::{ConfigError, Conv, Convolution, ConvolutionOptions, LayerPath, Scope, residual_sum};
 use crate::named::Named;
 
 /// `units` convolutions in a row plus a shortcut (He et al., <https://arxiv.org/abs/1512.03385>).
@@ -18,6 +18,8 @@ pub struct ResidualUnit {
     pub conv: Named<Convolution>,
     /// The shortcut, unless it is the identity.
     pub residual: Option<Conv>,
+    #[module(skip)]
+    path: LayerPath,
 }
 
 impl ResidualUnit {
@@ -55,11 +57,12 @@ impl ResidualUnit {
                 Ok(Conv::new(&scope.enter("residual"), options.channels, kernel, shape, options.bias))
             })
             .transpose()?;
-        Ok(ResidualUnit { conv: Named::new(path), residual })
+        Ok(ResidualUnit { conv: Named::new(path), residual, path: LayerPath::of(scope) })
     }
 
     /// `[b, in, x, y, z]` to `[b, out, x / stride, ...]`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        let _range = self.path.enter(0);
         let shortcut = match &self.residual {
             Some(conv) => conv.forward(x.clone()),
             None => x.clone(),

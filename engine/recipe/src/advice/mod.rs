@@ -4,10 +4,14 @@
 //! One function is one lever of the fast-training guides. A lever that nothing was measured for says
 //! nothing.
 
+mod converging;
 mod facts;
 mod levers;
+mod ranks;
 
+pub use converging::{Candidate, converging};
 pub use facts::{Chain, Facts, StepTime};
+pub use ranks::imbalance;
 
 use crate::recipe::Recipe;
 
@@ -20,7 +24,7 @@ pub struct Finding {
     pub evidence: String,
     /// The line of the recipe.
     pub line: String,
-    /// The same as changes of keys, `key=value` as `--set` takes them.
+    /// The same as changes of keys, `key=value` as `--set` takes them; none where no key changes it.
     pub sets: Vec<String>,
     /// Seconds of each epoch that it is expected to win, validation included.
     pub seconds: f64,

@@ -17,6 +17,7 @@
 //! [init]                                     # weights, freeze
 //! [metric.dice]                              # name = "DiceMetric", ...
 //! [tta]                                      # flips, transforms
+//! [profile]                                  # wait, warmup, active, repeat, unit, ranks, out, layers
 //! [[plugins]]                                # name, engine, options, path
 //! [[handlers]]                               # name, engine and its options
 //! ```
@@ -33,8 +34,10 @@ mod init;
 mod listens;
 pub mod metric;
 mod output;
+mod plugin_entry;
 mod plugin_sets;
 pub mod post;
+mod profile_steps;
 mod schema;
 mod tta;
 
@@ -45,8 +48,10 @@ pub use init::Init;
 pub use listens::Listens;
 pub use metric::Metric;
 pub use output::{Output, TaskEntry};
+pub use plugin_entry::PluginEntry;
 pub use plugin_sets::list_for_sets;
-pub use schema::{Data, PluginEntry, Post, PrecisionWord, Recipe, Training, Validation};
+pub use profile_steps::{ProfileSteps, ProfiledRanks};
+pub use schema::{Data, Post, PrecisionWord, Recipe, Training, Validation};
 pub use tta::Tta;
 
 pub use hearth_registry::{Document, Fault, Node};

@@ -24,6 +24,8 @@ use super::init::Init;
 use super::listens::Listens;
 use super::metric::Metric;
 use super::output::{Output, TaskEntry};
+use super::plugin_entry::PluginEntry;
+use super::profile_steps::ProfileSteps;
 use super::tta::Tta;
 
 /// A whole recipe.
@@ -83,6 +85,9 @@ pub struct Recipe {
     /// Test-time augmentation in `hearth evaluate` and `hearth predict`.
     #[serde(default)]
     pub tta: Tta,
+    /// Which steps are recorded, and where to; by default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileSteps>,
     /// Plugins, in the order in which they are called.
     #[serde(default = "PluginEntry::usual")]
     pub plugins: Vec<PluginEntry>,
@@ -245,32 +250,6 @@ pub struct Post {
     pub label: Vec<Node>,
 }
 
-/// A plugin and its options.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PluginEntry {
-    /// Its name.
-    pub name: String,
-    /// Whose events it listens to.
-    #[serde(default, skip_serializing_if = "Listens::is_train")]
-    pub engine: Listens,
-    /// Its library, or the folder that holds it; otherwise it is searched for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<std::path::PathBuf>,
-    /// Its options.
-    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
-    pub options: toml::Table,
-}
-
-impl PluginEntry {
-    /// The plugins of a run unless its recipe says otherwise.
-    pub(super) fn usual() -> Vec<Self> {
-        ["validation", "stats", "checkpoint"]
-            .map(|name| Self { name: name.into(), engine: Listens::Train, path: None, options: toml::Table::new() })
-            .to_vec()
-    }
-}
-
 /// The transforms between labels and regions.
 const CONVERTS: &str = "ConvertToMultiChannelBasedOnBratsClasses";
 const RESOLVES: &str = "ResolveRegions";
@@ -387,6 +366,11 @@ impl Recipe {
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
         demand(training.accumulate >= 1, "training.accumulate", "a step takes at least 1 batch".into())?;
         self.distributed.check().map_err(|fault| document.located("", fault))?;
+        if let Some(profile) = &self.profile {
+            profile.check().map_err(|fault| document.located("", fault))?;
+            let listed = self.handlers.iter().any(|entry| entry.text("name") == Some("Profiler"));
+            demand(!listed, "profile", "a process has one recording: drop [profile], or the handler Profiler".into())?;
+        }
         if let Some(clip) = training.clip {
             clip.check().map_err(|error| document.fault("training.clip", error.to_string()))?;
         }

@@ -1,7 +1,7 @@
 //! What memory a training takes, before it is started: [`footprint`].
 //!
-//! A step is measured with crops that are made up: one, then two, of the recipe's size, or of a smaller
-//! one where that is large. Memory is a line over the voxels of a batch, since each activation is as
+//! A step is measured with crops that are made up: some, then twice as many, of the recipe's size, or of a
+//! smaller one where that is large. Memory is a line over the voxels of a batch, since each activation is as
 //! large as its crops; two measurements are that line. The same is done for windows of the inferer and
 //! for the volume they lie in. With data, its cases give the sizes, and what the caches take.
 
@@ -14,8 +14,8 @@ use hearth_nn::networks::Network;
 use serde::Serialize;
 
 use super::made_up::{crops_of, evaluated, integer, narrowed, stepped};
-use super::tuned::validated;
-use super::{Cases, Plan, Start};
+use super::preparing::{batch, caches, opened};
+use super::{Plan, Start};
 use crate::error::{Outcome, RecipeError};
 use crate::recipe::{Document, Output};
 
@@ -61,10 +61,14 @@ pub struct Footprint {
     pub activations_of_a_crop: u64,
     /// Batches that wait for the training.
     pub batches: u64,
+    /// What making batches takes, by the threads that do.
+    pub making: u64,
     /// The copy of weights and optimizer that becomes a checkpoint while training goes on.
     pub checkpoint: u64,
     /// What reading and transforming takes while caches are filled, before anything else; 0 without data.
     pub loading: u64,
+    /// What looking through the data set takes, before that; 0 without data.
+    pub opening: u64,
     /// The caches; `None` without data.
     pub cache: Option<u64>,
     /// A validation, above weights and caches; `None` where images have no windows, or of unknown size.
@@ -77,6 +81,9 @@ pub struct Footprint {
     /// What a step takes whatever its crops.
     #[serde(skip)]
     fixed: f64,
+    /// Of the caches, bytes in large blocks, which a run's memory in use counts.
+    #[serde(skip)]
+    cache_blocks: u64,
 }
 
 /// Memory of a validation, in bytes.
@@ -102,7 +109,7 @@ impl Footprint {
 
     /// What is there whatever happens: caches, waiting batches.
     fn around(&self) -> u64 {
-        self.cache.unwrap_or(0) + self.batches
+        self.cache_blocks + self.batches + self.making
     }
 
     /// The most bytes while training.
@@ -119,16 +126,17 @@ impl Footprint {
 
     /// The most bytes that the run uses at a time, without the program.
     pub fn in_use(&self) -> u64 {
-        // Caches are filled before anything else; towards the end, nearly all of them are there.
-        let filling = self.cache.unwrap_or(0) + self.loading;
-        self.training().max(self.validating().unwrap_or(0)).max(filling)
+        // Caches are filled before anything else, and cases are looked for before that.
+        let before = (self.cache_blocks + self.loading).max(self.opening);
+        self.training().max(self.validating().unwrap_or(0)).max(before)
     }
 
     /// The most bytes that the process may hold: the program, what it uses, and freed blocks that the
     /// allocator keeps for their next use ([`memory::slack`]).
     pub fn held(&self) -> u64 {
         let used = self.in_use();
-        self.program + used + memory::slack(used as usize) as u64
+        let small = self.cache.unwrap_or(0).saturating_sub(self.cache_blocks);
+        self.program + small + used + memory::slack(used as usize) as u64
     }
 
     /// How many crops of the recipe's size a step may have within `limit` bytes; 0 where none fits.
@@ -164,17 +172,18 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     document.set_option("--device", "training.device", "cpu")?;
     let plan = Plan::new(document.clone())?;
     let before = memory::in_use();
-    let cases = sizes.data.map(|data| Cases::open(data, &plan.recipe)).transpose()?;
-    memory::begin_peak();
+    let (cases, opening) = match sizes.data {
+        Some(data) => {
+            let (cases, opening) = opened(data, &plan)?;
+            (Some(cases), opening)
+        }
+        None => (None, 0),
+    };
+    let caches = cases.as_ref().map(|cases| caches(&plan, cases)).transpose()?;
     let network = plan.starting_network(Start::Init)?;
     let dims = network.spatial_dims();
-    let loaded_before = memory::in_use();
     let samples = crops_of(&plan, &network, cases.as_ref(), sizes.patch)?;
-    let threads = plan.recipe.data.cache.node().get("workers").and_then(integer).unwrap_or(1);
-    let loading = match &cases {
-        Some(cases) => memory::peak().saturating_sub(loaded_before) * threads.clamp(1, cases.training.len().max(1)),
-        None => 0,
-    };
+    let batch = batch(&plan, cases.as_ref().filter(|_| sizes.patch.is_none()), &samples)?;
     let discriminator = plan.discriminator(&network)?;
     let count = network.num_params() + discriminator.as_ref().map_or(0, Module::num_params);
     let whole = samples.first().ok_or_else(|| RecipeError::new("the chain draws nothing from the first case"))?;
@@ -187,9 +196,12 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     drop((network, discriminator));
     let in_step = samples.len() * plan.recipe.training.batch_size;
     let crop = if small == patch { whole.clone() } else { narrowed(whole, small)? };
-    let shape = validated_shape(&plan, cases.as_ref(), sizes)?;
-    // Of small crops several: blocks of less than a quarter of a mebibyte are not counted.
-    let few = (SEEN / volume(small)).clamp(1, in_step);
+    drop(samples);
+    let shape = sizes.volume.or(caches.as_ref().and_then(|caches| caches.volume));
+    // The second is the step itself, where that is affordable: blocks are rounded up in steps, so that a
+    // line from smaller ones would miss it. Of small crops several: small blocks are not counted.
+    let least = (SEEN / volume(small)).clamp(1, in_step);
+    let few = (in_step / 2).clamp(least, (MEASURED / volume(small)).max(least));
     let one_step = stepped(&plan, &crop, few, before)?;
     let (one, kept) = (one_step.peak, one_step.kept);
     let two_steps = stepped(&plan, &crop, 2 * few, before)?;
@@ -200,10 +212,12 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     let weights = 4 * count as u64;
     let optimizer = (kept as u64).saturating_sub(weights);
     let all = per_voxel * (volume(patch) * in_step) as f64;
-    let bytes_of_batch = (whole.bytes() * in_step) as u64;
-    let waiting = if plan.recipe.data.workers > 0 { LoaderOptions::default().buffer as u64 } else { 0 };
     let validation = validation(&plan, &document, shape, dims)?;
-    let cache = cases.as_ref().map(|cases| cases.predicted_bytes(&plan)).transpose()?;
+    let buffer = if plan.recipe.data.workers > 0 { LoaderOptions::default().buffer } else { 0 };
+    // Without threads a batch is made before its step begins.
+    let making = batch.making * plan.recipe.data.workers.min(buffer) as u64;
+    let caches_blocks = caches.as_ref().map_or(0, |caches| caches.blocks);
+    let filling = caches.as_ref().map_or(0, |caches| caches.filling);
     Ok(Footprint {
         program: program(),
         patch,
@@ -213,29 +227,23 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
         optimizer,
         activations: (fixed + all) as u64 - (2 * weights + optimizer).min((fixed + all) as u64),
         activations_of_a_crop: (per_voxel * volume(patch) as f64) as u64,
-        batches: bytes_of_batch * waiting,
+        batches: batch.held * buffer as u64,
+        making,
         checkpoint: weights + optimizer,
-        loading: loading as u64,
-        cache,
+        loading: filling.saturating_sub(caches_blocks),
+        opening,
+        cache: caches.as_ref().map(|caches| caches.held),
         validation,
         measured: (small != patch).then(|| volume(small)),
         per_voxel,
         fixed,
+        cache_blocks: caches_blocks,
     })
 }
 
 /// Whether predictions are maps, so that validations need memory for a volume.
 fn has_maps(plan: &Plan) -> bool {
     plan.recipe.output() != Output::Scores && !plan.recipe.learns().generates()
-}
-
-/// Voxels of a volume that validates, where that is known.
-fn validated_shape(plan: &Plan, cases: Option<&Cases>, sizes: &Sizes<'_>) -> Outcome<Option<[usize; 3]>> {
-    match (sizes.volume, cases) {
-        (Some(volume), _) => Ok(Some(volume)),
-        (None, Some(cases)) => validated(plan, cases),
-        (None, None) => Ok(None),
-    }
 }
 
 /// What a validation takes.

@@ -4,11 +4,16 @@ use std::fmt;
 use std::path::Path;
 
 use hearth_engine::{Engine, Handler, HandlerTimes};
-use hearth_handlers::{HandlerSpec, LookAt, LrSchedule, LrScheduleOptions, StopOnNonFinite, StopOnNonFiniteOptions};
+use hearth_handlers::{
+    HandlerSpec, LookAt, LrSchedule, LrScheduleOptions, Profiler, StopOnNonFinite, StopOnNonFiniteOptions,
+};
+use hearth_kernels::memory;
+use hearth_nn::layers::layer_ranges;
+use hearth_profile::measure_memory;
 use hearth_registry::{Node, Registry};
 
-use super::Plan;
 use super::plugins::{self, Attached};
+use super::{Plan, measure_roof};
 use crate::error::Outcome;
 use crate::recipe::Listens;
 
@@ -46,6 +51,19 @@ pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
         if !plan.recipe.handlers.iter().any(is_listed) {
             handlers.push(Registry::<HandlerSpec>::new().build(&Node::named(name))?.make(run)?);
         }
+    }
+    // A profiler that the recipe lists notes memory as well.
+    measure_memory(memory::in_use);
+    if let Some(profile) = &plan.recipe.profile {
+        if profile.layers {
+            layer_ranges(true);
+        }
+        let mut profiler = Profiler::new(profile.options(run))?;
+        if plan.on_processor && plan.ranks_here == 1 {
+            profiler = profiler.with_roof(measure_roof());
+        }
+        // The last, so that an epoch has its validation.
+        handlers.push(Box::new(profiler));
     }
     Ok(handlers)
 }

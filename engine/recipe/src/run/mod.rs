@@ -23,6 +23,7 @@ mod patients;
 pub mod penalty;
 mod plan;
 pub mod plugins;
+mod preparing;
 mod profile;
 mod record;
 mod roof;

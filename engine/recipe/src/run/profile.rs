@@ -8,6 +8,7 @@ use hearth_data::Progress;
 use hearth_engine::RunEnd;
 use hearth_handlers::{Profiler, ProfilerOptions, Unit};
 use hearth_kernels::memory;
+use hearth_nn::layers::layer_ranges;
 use hearth_profile::{Profile, Roof, Schedule, measure_memory};
 
 use super::{Cases, Plan, Session, trials};
@@ -22,6 +23,8 @@ pub struct Profiling {
     pub schedule: Option<(Unit, Schedule)>,
     /// What the machine does at most, to hold kernels against.
     pub roof: Option<Roof>,
+    /// Whether layers are ranges.
+    pub layers: bool,
     /// How the filling of caches is shown.
     pub progress: Progress,
 }
@@ -75,6 +78,11 @@ pub fn profile(
     }
     let mut plan = Plan::new(document)?;
     plan.progress = how.progress;
+    // There is one recording at a time.
+    plan.recipe.profile = None;
+    if how.layers {
+        layer_ranges(true);
+    }
     let chain = Chain::of(&plan);
     let mut session = Session::new(plan, data, plugins)?;
     session.start(&out.join("run"))?;

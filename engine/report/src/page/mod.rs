@@ -14,6 +14,7 @@ mod spread;
 mod table;
 mod time;
 mod verdict;
+mod volumes;
 mod warnings;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -22,9 +23,11 @@ use crate::palette;
 use crate::pictures::Embedded;
 use crate::run::Run;
 use crate::svg::Glyph;
+use crate::volumes::Embedded as Volume;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
+const VIEWER: &str = include_str!("viewer.js");
 
 /// Nothing is fetched, whatever a name or a caption says.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; \
@@ -38,7 +41,9 @@ pub struct View<'a> {
     pub title: &'a str,
     /// Pictures of cases.
     pub pictures: &'a [Embedded],
-    /// What is said of pictures that are left out.
+    /// Volumes of cases.
+    pub volumes: &'a [Volume],
+    /// What is said of pictures and volumes that are left out.
     pub left_out: &'a [String],
 }
 
@@ -119,6 +124,7 @@ pub fn whole(view: &View<'_>) -> String {
         section("distribution", "Distribution over cases", spread::show(view)),
         section("confusion", "Confusion", confusion::show(view)),
         section("pictures", "Pictures", pictures::show(view)),
+        section("volumes", "Volumes", volumes::show(view)),
         section("warnings", "Warnings", warnings::show(view)),
         section("time", "Time", time::show(view)),
         section("machine", "Machine", machine::show(view)),
@@ -140,7 +146,8 @@ pub fn whole(view: &View<'_>) -> String {
     };
     let title = format!("{} – Hearth report", view.title);
     let sections = sections.into_iter().flatten().collect();
-    document(Frame { title, policy: POLICY, header, sections, footer, version: None, script: SCRIPT })
+    let script = if view.volumes.is_empty() { SCRIPT.to_owned() } else { format!("{SCRIPT}{VIEWER}") };
+    document(Frame { title, policy: POLICY, header, sections, footer, version: None, script: &script })
 }
 
 fn document(frame: Frame<'_>) -> String {

@@ -1,5 +1,7 @@
 //! `hearth report`: one HTML page of one run or several.
 
+mod viewer;
+
 use std::path::{Path, PathBuf};
 
 use hearth_report::{Overlay, Report, Run, changed_lines, overlays_in};
@@ -28,6 +30,13 @@ pub struct Args {
     /// runs once for each, in their order
     #[arg(long, value_name = "DIR")]
     pub pictures: Vec<PathBuf>,
+    /// A case whose volume can be looked through on the page, with its label, and with the prediction of
+    /// --pictures; may be given several times
+    #[arg(long, value_name = "CASE")]
+    pub viewer: Vec<String>,
+    /// The data set of --viewer [default: the run's own]
+    #[arg(long, value_name = "DIR", requires = "viewer")]
+    pub data: Option<PathBuf>,
     /// A table with the class of each image, for the confusion of DIR/scores.csv of --pictures; its
     /// first column is the image or case
     #[arg(long, value_name = "FILE", requires = "pictures")]
@@ -63,7 +72,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut overlays: Vec<Overlay> = Vec::new();
     for (place, folder) in args.pictures.iter().enumerate() {
         let found = overlays_in(folder, place)?;
-        if found.is_empty() && args.truth.is_none() {
+        if found.is_empty() && args.truth.is_none() && args.viewer.is_empty() {
             let advice = "hearth predict --picture -o DIR draws them";
             return Err(Failure::new(format!("--pictures {} has no NAME_picture.png: {advice}", folder.display())));
         }
@@ -75,7 +84,8 @@ pub fn run(args: &Args) -> Outcome {
     for run in &mut runs {
         run.bundled = origin(run, args.recipe.as_deref())?;
     }
-    let mut report = Report::new(runs)?.overlays(overlays)?;
+    let volumes = viewer::volumes(args, &runs)?;
+    let mut report = Report::new(runs)?.overlays(overlays)?.volumes(volumes)?;
     if let Some(title) = &args.title {
         report = report.title(title);
     }

@@ -1,13 +1,16 @@
 //! Levers that a profile does not show: a step is taken with each, on crops that are made up, and with
 //! none.
 
+mod chain;
+
+use hearth_data::Sample;
 use hearth_kernels::memory;
 
 use super::made_up::{crops, paced, stepped};
 use super::{Cases, Plan};
 use crate::advice::{Facts, Finding};
 use crate::error::Outcome;
-use crate::recipe::Document;
+use crate::recipe::{Document, Node};
 
 /// A step that is less than this faster is not.
 const LEAST: f64 = 0.05;
@@ -15,28 +18,35 @@ const LEAST: f64 = 0.05;
 /// The part of the free memory that a larger batch may take.
 const ROOM: f64 = 0.7;
 
-/// What steps with another precision or with more crops win.
+/// The plan with some changes; `None` for one that cannot be.
+fn with(document: &Document, sets: &[String]) -> Option<Plan> {
+    let mut document = document.clone();
+    sets.iter().try_for_each(|set| document.set(set)).ok()?;
+    Plan::new(document).ok()
+}
+
+/// What other ways to prepare cases win, and steps with another precision, with more crops, or without
+/// a look at the labels.
 pub(super) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcome<Vec<Finding>> {
     let plan = Plan::new(document.clone())?;
+    let mut found = chain::lazy(document, &plan, cases, facts)?;
+    found.extend(chain::batches(document, &plan, cases, facts)?);
     // Two networks that compete do not wait for each other's batches.
     if plan.recipe.learns().generates() || facts.training <= facts.wait {
-        return Ok(Vec::new());
+        return Ok(found);
     }
     let crops = crops(&plan, cases)?;
-    let Some(crop) = crops.first() else { return Ok(Vec::new()) };
+    let Some(crop) = crops.first() else { return Ok(found) };
     let count = crops.len() * plan.recipe.training.batch_size;
-    let base = paced(&plan, crop, count)?;
+    // The faster of two: what else the machine does is no gain of a lever.
+    let base = paced(&plan, crop, count)?.min(paced(&plan, crop, count)?);
     let computing = facts.training - facts.wait;
-    let with = |sets: &[String]| -> Option<Plan> {
-        let mut document = document.clone();
-        sets.iter().try_for_each(|set| document.set(set)).ok()?;
-        Plan::new(document).ok()
-    };
-    let mut found = Vec::new();
     for word in ["bf16", "fp16"] {
         let sets = vec![format!("training.precision={word}")];
         // What the device cannot do is no lever.
-        let Some(changed) = with(&sets).filter(|changed| changed.precision != plan.precision) else { continue };
+        let Some(changed) = with(document, &sets).filter(|changed| changed.precision != plan.precision) else {
+            continue;
+        };
         let Ok(step) = paced(&changed, crop, count) else { continue };
         let won = 1.0 - step / base;
         if won >= LEAST {
@@ -55,6 +65,14 @@ pub(super) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
             });
         }
     }
+    found.extend(checks(document, &plan, crop, count, base)?.map(|(evidence, won, sets)| Finding {
+        lever: "read nothing back for the loss",
+        evidence,
+        line: "check_labels = false        # in [loss]; wrong labels are no longer an error".to_owned(),
+        sets,
+        seconds: computing * won,
+        same_course: true,
+    }));
     let doubled = plan.recipe.training.batch_size * 2;
     let sets = vec![format!("training.batch_size={doubled}")];
     let fits = || -> Outcome<bool> {
@@ -65,7 +83,7 @@ pub(super) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
     if cases.training.len() >= 2 * doubled
         && plan.on_processor
         && fits()?
-        && let Some(changed) = with(&sets)
+        && let Some(changed) = with(document, &sets)
         && let Ok(step) = paced(&changed, crop, 2 * count)
     {
         let won = 1.0 - step / (2.0 * base);
@@ -89,4 +107,29 @@ pub(super) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
         }
     }
     Ok(found)
+}
+
+/// What a loss takes that reads predictions and labels back to look at them: words for that, its part of
+/// a step, and the change.
+fn checks(
+    document: &Document,
+    plan: &Plan,
+    crop: &Sample,
+    count: usize,
+    base: f64,
+) -> Outcome<Option<(String, f64, Vec<String>)>> {
+    let sets = vec!["loss.check_labels=false".to_owned()];
+    let is_off = |node: &Node| *node == Node::from(false);
+    let off = document.root().get("loss").and_then(|loss| loss.get("check_labels")).is_some_and(is_off);
+    // A loss without the option has nothing to look at.
+    let Some(changed) = with(document, &sets).filter(|_| !off) else { return Ok(None) };
+    let step = paced(&changed, crop, count)?.min(paced(&changed, crop, count)?);
+    let won = 1.0 - step / base;
+    let evidence = format!(
+        "a step takes {:.1} ms, and {:.1} ms where the loss does not read back whether values are finite and labels are \
+         classes",
+        base * 1e3,
+        step * 1e3
+    );
+    Ok((won >= LEAST).then_some((evidence, won, sets)))
 }
