@@ -100,6 +100,7 @@ pub fn command() -> clap::Command {
 pub fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     listen(cli.verbose);
+    limit_memory();
     // Before there are other threads: they begin on the cores of this one.
     cores::pin_if_asked();
     if cli.command.computes() {
@@ -113,6 +114,14 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.code())
         }
     }
+}
+
+/// An allocation that cannot succeed is an error with a message. What this process may use is fixed
+/// when it starts.
+fn limit_memory() {
+    let allowed = hearth_machine::Allowance::now().bytes;
+    hearth::kernels::memory::limit_to(usize::try_from(allowed).unwrap_or(usize::MAX));
+    hearth::kernels::memory::report_failures();
 }
 
 /// The variable that names a vendor's profiler to show every range in: `nvtx`, `roctx`.

@@ -1,5 +1,6 @@
 //! What memory this process may use: [`Allowance`].
 
+use std::fmt;
 use std::path::Path;
 
 use super::limits::{Limit, of_groups, of_slurm, of_ulimit};
@@ -38,6 +39,20 @@ impl Allowance {
             }
         })
     }
+}
+
+impl fmt::Display for Allowance {
+    /// `22.4 GiB (this machine's memory)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", readable(self.bytes), self.by)
+    }
+}
+
+/// Bytes in a readable unit.
+pub fn readable(bytes: u64) -> String {
+    let units = [(60, "EiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(bits, _)| bytes >> bits > 0);
+    unit.map_or_else(|| format!("{bytes} B"), |(bits, name)| format!("{:.1} {name}", bytes as f64 / (1_u64 << bits) as f64))
 }
 
 /// All limits of memory on this process, besides that of the machine.

@@ -17,6 +17,7 @@ mod layer_norm;
 mod linear;
 mod norm;
 mod pool;
+mod rehearsal;
 mod residual_unit;
 mod scope;
 mod sequential;
@@ -39,6 +40,7 @@ pub use linear::Linear;
 pub use norm::{BatchNorm, GroupNorm, InstanceNorm, Norm};
 pub use pool::Pool;
 pub(crate) use pool::{max_pool, per_axis};
+pub(crate) use rehearsal::rehearse;
 pub use residual_unit::ResidualUnit;
 pub use scope::Scope;
 pub use sequential::{Layer, Sequential};
@@ -80,6 +82,14 @@ pub enum ConfigError {
         value: String,
         /// The expected value.
         expected: String,
+    },
+    /// Weights that there is no memory for, or more than any network has.
+    #[error("{reason}")]
+    TooLarge {
+        /// The shape of the weight that was one too many.
+        shape: Vec<usize>,
+        /// What it takes, and what there is.
+        reason: String,
     },
 }
 

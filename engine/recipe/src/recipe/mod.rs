@@ -37,6 +37,7 @@ mod plugin_sets;
 pub mod post;
 mod schema;
 mod tta;
+mod workers;
 
 pub use adversarial::Adversarial;
 pub use distributed::{Cards, Distributed, Mode};

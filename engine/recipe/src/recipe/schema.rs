@@ -25,6 +25,7 @@ use super::listens::Listens;
 use super::metric::Metric;
 use super::output::{Output, TaskEntry};
 use super::tta::Tta;
+use super::workers;
 
 /// A whole recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -385,6 +386,7 @@ impl Recipe {
         demand(!self.transforms.is_empty(), "transforms", "a recipe needs at least LoadImage".into())?;
         demand(training.epochs >= 1, "training.epochs", format!("epochs is {}; give 1 or more", training.epochs))?;
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
+        workers::check(document, data)?;
         demand(training.accumulate >= 1, "training.accumulate", "a step takes at least 1 batch".into())?;
         self.distributed.check().map_err(|fault| document.located("", fault))?;
         if let Some(clip) = training.clip {

@@ -18,6 +18,7 @@ use hearth_train::{
 
 use super::adversarial::gan_trainer;
 use super::dataset::{Use, dataset};
+use super::fits::check_training;
 use super::handlers::HandlerFailure;
 use super::passing::PassProgress;
 use super::penalty::{Empty, Penalties, measuring};
@@ -335,6 +336,7 @@ fn trainer_of_rank(
     let cases = Cases::open(data, recipe)?;
     known_labels::check(plan, &[&cases.training[..], &cases.validation].concat())?;
     let network = plan.starting_network(from)?;
+    check_training(plan, &network)?;
     notice!("{}: {}, on {}", cases.name, cases.counts(), device::name(&plan.device));
     let part = parts::training(plan, cases.training, ranks)?;
     let loader = training_loader(plan, part)?;

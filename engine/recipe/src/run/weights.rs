@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::Plan;
 use super::ensemble::Ensemble;
+use super::fits::check_windows;
 use super::plan::named;
 use crate::error::{Context, Outcome, RecipeError};
 use crate::notice::notice;
@@ -184,6 +185,7 @@ impl Trained {
         let checkpoint = choose(folder, checkpoint)?;
         let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let network = plan.network(&plan.device)?;
+        check_windows(&plan, &network)?;
         let bytes = checkpoint.file(WEIGHTS)?;
         let (network, _) = weights::from_bytes(network, &bytes)
             .while_doing(|| format!("the weights of checkpoint {name} do not fit the run's recipe"))?;
