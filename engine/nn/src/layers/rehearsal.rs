@@ -67,8 +67,12 @@ pub(crate) fn count(path: impl FnOnce() -> String, shape: &[usize]) -> bool {
         let values = shape.iter().try_fold(1_u64, |all, length| all.checked_mul(*length as u64));
         tally.bytes = tally.bytes.saturating_add(values.map_or(u64::MAX, |values| values.saturating_mul(4)));
         tally.weights += 1;
+        let mut shape = shape.to_vec();
         let reason = if tally.weights > MOST_WEIGHTS {
-            format!("the network has more than {MOST_WEIGHTS} weights, `{}` among them", path())
+            let reason = format!("the network has more than {MOST_WEIGHTS} weights, `{}` among them", path());
+            // It is not this one that is too large.
+            shape.clear();
+            reason
         } else if tally.bytes > tally.allowance.bytes {
             let (bytes, lengths) = (readable(tally.bytes), shape.iter().map(usize::to_string).collect::<Vec<_>>());
             let (path, lengths) = (path(), lengths.join(" x "));
@@ -79,7 +83,7 @@ pub(crate) fn count(path: impl FnOnce() -> String, shape: &[usize]) -> bool {
         } else {
             return Some(None);
         };
-        Some(Some(ConfigError::TooLarge { shape: shape.to_vec(), reason }))
+        Some(Some(ConfigError::TooLarge { shape, reason }))
     });
     match refused {
         Some(Some(error)) => resume_unwind(Box::new(error)),
