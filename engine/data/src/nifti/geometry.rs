@@ -45,6 +45,20 @@ impl Header {
         affine
     }
 
+    /// What of the header is not used because it cannot be, in words: nibabel passes over it in
+    /// silence. A `scl_slope` of NaN is how it writes that there is none.
+    pub(crate) fn unusable(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let used = self.rectified_affine().iter().flatten().all(|value| value.is_finite());
+        if self.sform_code > 0 && used && !self.srow.iter().flatten().all(|value| value.is_finite()) {
+            all.push("its sform has values that are not finite: the qform is used".to_owned());
+        }
+        if self.scl_slope.is_infinite() {
+            all.push(format!("its scl_slope is {}: the values are not scaled", self.scl_slope));
+        }
+        all
+    }
+
     /// The matrix affine.
     pub(crate) fn sform(&self) -> Affine {
         [self.srow[0], self.srow[1], self.srow[2], IDENTITY[3]]

@@ -31,6 +31,9 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
     let (shape, spatial_dims) = shape(&header);
     let values = voxels::unpack(&bytes, data_type, header.big_endian, header.scaling(), shape);
     let affine = header.rectified_affine();
+    for what in header.unusable() {
+        tracing::warn!("{}: {what}", path.display());
+    }
     let mut image = Image::from_values(values, shape, affine, device);
     image.meta = Meta {
         path: Some(path.to_owned()),

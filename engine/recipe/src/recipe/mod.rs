@@ -30,6 +30,7 @@ pub mod bundled;
 mod distributed;
 mod folds;
 mod init;
+mod labels;
 mod listens;
 pub mod metric;
 mod output;

@@ -335,6 +335,7 @@ fn trainer_of_rank(
     recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
     let cases = Cases::open(data, recipe)?;
     known_labels::check(plan, &[&cases.training[..], &cases.validation].concat())?;
+    known_labels::warn_of_empty(plan, &cases.training);
     let network = plan.starting_network(from)?;
     check_training(plan, &network)?;
     notice!("{}: {}, on {}", cases.name, cases.counts(), device::name(&plan.device));
