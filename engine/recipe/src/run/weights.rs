@@ -131,6 +131,13 @@ fn renumber(document: &mut Document, convention: &str) -> Outcome {
 }
 
 impl Trained {
+    /// What makes the results, for their headers: program, recipe, checkpoint, and the first digits of
+    /// the weights' hash.
+    pub fn made_by(&self) -> String {
+        let (title, weights) = (self.plan.recipe.title(), &self.weights[..self.weights.len().min(12)]);
+        format!("hearth {} {title} {} {weights}", env!("CARGO_PKG_VERSION"), self.checkpoint)
+    }
+
     /// What a result comes from: files by size and time, the weights, the recipe's way from one to
     /// the other, and how an ensemble is merged. A result of another key is another result.
     ///
