@@ -54,8 +54,12 @@ impl Bench {
 
     /// Starts the run, or goes on with it.
     fn command(&self, run: &Path) -> Command {
+        self.command_of(run, EPOCHS)
+    }
+
+    fn command_of(&self, run: &Path, epochs: &str) -> Command {
         let mut command = hearth();
-        command.args(["train", &self.recipe, "--data", &self.data, "--device", "cpu", "--epochs", EPOCHS]);
+        command.args(["train", &self.recipe, "--data", &self.data, "--device", "cpu", "--epochs", epochs]);
         command.args(["--continue", "--out"]).arg(run).stdout(Stdio::null()).stderr(Stdio::piped());
         command
     }
@@ -256,11 +260,7 @@ fn uses(child: &Child) -> Option<(u64, usize)> {
 fn memory_and_open_files_stay_flat() {
     let bench = Bench::new(5);
     let (epochs, run) = ((rounds() * 20).max(60).to_string(), bench.place("soak"));
-    let mut child = bench.command(&run).args(["--epochs", &epochs]).stderr(Stdio::null()).spawn();
-    if child.is_err() {
-        child = bench.command(&run).spawn();
-    }
-    let mut child = child.expect("the program starts");
+    let mut child = bench.command_of(&run, &epochs).stderr(Stdio::null()).spawn().expect("the program starts");
     let mut samples = Vec::new();
     while child.try_wait().expect("a process").is_none() {
         samples.extend(uses(&child));
