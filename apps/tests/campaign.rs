@@ -140,7 +140,11 @@ fn runs_that_are_killed_at_random_moments_lose_no_epoch_and_end_bit_for_bit_the_
 fn disk(dir: &Path) -> Option<PathBuf> {
     let library = dir.join("disk.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/campaign/disk.c");
-    let built = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).args([source, "-ldl", "-lpthread"]).status();
+    let built = Command::new("cc")
+        .args(["-O1", "-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .args([source, "-ldl", "-lpthread"])
+        .status();
     built.is_ok_and(|status| status.success()).then_some(library)
 }
 
@@ -216,7 +220,10 @@ fn a_disk_that_fails_or_is_full_is_told_and_what_it_held_is_gone_on_with() {
             let reason = std::io::Error::from_raw_os_error(code).to_string();
             let reason = reason.split(" (os").next().expect("a text");
             assert_eq!(output.status.code(), Some(1), "write {at}, {reason}: {said}");
-            assert!(said.contains("error: ") && said.contains(reason) && !said.contains("panicked"), "write {at}: {said}");
+            assert!(
+                said.contains("error: ") && said.contains(reason) && !said.contains("panicked"),
+                "write {at}: {said}"
+            );
         }
         if !run.join("recipe.toml").is_file() {
             // It failed before there was a run.
@@ -268,9 +275,13 @@ fn memory_and_open_files_stay_flat() {
     }
     let quarter = samples.len() / 4;
     assert!(quarter > 4, "{} samples", samples.len());
-    let most = |part: &[(u64, usize)]| (part.iter().map(|s| s.0).max().unwrap_or(0), part.iter().map(|s| s.1).max().unwrap_or(0));
+    let most = |part: &[(u64, usize)]| {
+        (part.iter().map(|s| s.0).max().unwrap_or(0), part.iter().map(|s| s.1).max().unwrap_or(0))
+    };
     let ((warm, files), (late, later)) = (most(&samples[quarter..2 * quarter]), most(&samples[3 * quarter..]));
     assert!(late <= warm + warm / 10 + (32 << 10), "{warm} KiB when warm, {late} KiB at the end");
     assert!(later <= files + 2, "{files} open files when warm, {later} at the end");
-    println!("| soak of {epochs} epochs | {warm} KiB warm, {late} KiB at the end | {files} files warm, {later} at the end |");
+    println!(
+        "| soak of {epochs} epochs | {warm} KiB warm, {late} KiB at the end | {files} files warm, {later} at the end |"
+    );
 }

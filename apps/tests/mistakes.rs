@@ -17,8 +17,26 @@ const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/mist
 
 /// What only somebody who writes Rust understands.
 const INSIDES: [&str; 20] = [
-    "untagged", "variant of", "All(", "Each(", "One(", "Many(", "Some(", "None)", "Ok(", "Err(", "u64", "i64", "usize",
-    "f64", "struct ", "panicked", "unwrap", "::", "DlOpen", "invalid type",
+    "untagged",
+    "variant of",
+    "All(",
+    "Each(",
+    "One(",
+    "Many(",
+    "Some(",
+    "None)",
+    "Ok(",
+    "Err(",
+    "u64",
+    "i64",
+    "usize",
+    "f64",
+    "struct ",
+    "panicked",
+    "unwrap",
+    "::",
+    "DlOpen",
+    "invalid type",
 ];
 
 /// The most lines of an error.

@@ -21,11 +21,14 @@ const ABSURD: &[(&str, &[&str])] = &[
     ("network.out_channels=1000000000000", &["weights take", "lower `out_channels`"]),
     ("data.workers=20000", &["20000 threads are too many", "at most 1024"]),
     ("data.cache={kind=\"cache\",workers=20000}", &["20000 threads are too many", "at most 1024"]),
-    ("inferer.roi_size=[2000,2000,2000]", &["a window and its prediction take", "lower `inferer.roi_size`"]),
-    ("inferer.roi_size=[100000,100000,100000]", &["take", "lower `inferer.roi_size`"]),
+    ("inferer.roi_size=[2000,2000,2000]", &["a window with its prediction: ", "lower `inferer.roi_size`"]),
+    ("inferer.roi_size=[100000,100000,100000]", &["at least", "lower `inferer.roi_size`"]),
     ("transforms.RandCropByPosNegLabel.num_samples=10000000", &["10000000 crops of 16 x 16 x 16", "num_samples`"]),
-    ("transforms.RandCropByPosNegLabel.spatial_size=[10000,10000,10000]", &["take", "spatial_size`"]),
-    ("transforms.RandCropByPosNegLabel.spatial_size=[1000000000,1000000000,1000000000]", &["take", "spatial_size`"]),
+    ("transforms.RandCropByPosNegLabel.spatial_size=[10000,10000,10000]", &["at least", "spatial_size`"]),
+    (
+        "transforms.RandCropByPosNegLabel.spatial_size=[1000000000,1000000000,1000000000]",
+        &["at least", "spatial_size`"],
+    ),
     ("training.batch_size=10000000", &["20000000 crops", "lower `training.batch_size`"]),
 ];
 

@@ -52,7 +52,10 @@ impl fmt::Display for Allowance {
 pub fn readable(bytes: u64) -> String {
     let units = [(60, "EiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(bits, _)| bytes >> bits > 0);
-    unit.map_or_else(|| format!("{bytes} B"), |(bits, name)| format!("{:.1} {name}", bytes as f64 / (1_u64 << bits) as f64))
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(bits, name)| format!("{:.1} {name}", bytes as f64 / (1_u64 << bits) as f64),
+    )
 }
 
 /// All limits of memory on this process, besides that of the machine.

@@ -59,9 +59,8 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     // SAFETY: opening a library runs its initialisers. The user chose this file, and it says of
     // itself that it is a plugin for this host. It is never closed, so nothing that it hands out
     // can dangle.
-    let library: &'static Library = unsafe { open(&full) }
-        .map(|library| Box::leak(Box::new(library)) as _)
-        .map_err(|e| open_error(reason(&e)))?;
+    let library: &'static Library =
+        unsafe { open(&full) }.map(|library| Box::leak(Box::new(library)) as _).map_err(|e| open_error(reason(&e)))?;
 
     let symbol = |prefix: &str| format!("{prefix}{}", identity.module);
     // SAFETY: `export_plugin!` makes the symbols of these names of these types: the identity in the

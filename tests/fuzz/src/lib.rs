@@ -18,8 +18,8 @@ pub use mutate::Mutator;
 pub use others::{archive, lists, pickle, plugin, raster, recipe, safetensors};
 
 use hearth_dicom::{FindingKind, Regions};
-use peak_alloc::PeakAlloc;
 use hearth_slides::{Slide, SlideOptions, TiffFile, TileCache};
+use peak_alloc::PeakAlloc;
 
 /// The limit of allocated memory, in bytes: inputs are small, and gzip unpacks to at most a
 /// thousand times its size.

@@ -1,12 +1,25 @@
 //! Inputs that are damaged at random, the same ones each time: [`Mutator`].
 
 /// Numbers at the edges of types, and such as make sizes absurd.
-const EDGES: [u64; 12] = [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 40, i64::MAX as u64, u64::MAX];
+const EDGES: [u64; 12] =
+    [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 40, i64::MAX as u64, u64::MAX];
 
 /// The same in words.
 const WORDS: [&str; 14] = [
-    "0", "-1", "1e999", "nan", "inf", "18446744073709551616", "9223372036854775807", "1000000000", "0.5", "[]", "{}",
-    "\"\"", "null", "true",
+    "0",
+    "-1",
+    "1e999",
+    "nan",
+    "inf",
+    "18446744073709551616",
+    "9223372036854775807",
+    "1000000000",
+    "0.5",
+    "[]",
+    "{}",
+    "\"\"",
+    "null",
+    "true",
 ];
 
 /// The longest input that is made.

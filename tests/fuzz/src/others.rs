@@ -45,7 +45,8 @@ pub fn archive(bytes: &[u8]) {
         let limits = ArchiveLimits { bytes: 1 << 20, entries: 64 };
         let _ = unpack(&folder.join("x.zip"), &into, limits, Progress::None);
         let outside = std::fs::read_dir(folder).expect("a folder").flatten();
-        let outside: Vec<_> = outside.map(|entry| entry.file_name()).filter(|name| name != "x.zip" && name != "deep").collect();
+        let outside: Vec<_> =
+            outside.map(|entry| entry.file_name()).filter(|name| name != "x.zip" && name != "deep").collect();
         assert!(outside.is_empty(), "{outside:?}");
         let beside = std::fs::read_dir(folder.join("deep")).into_iter().flatten().flatten();
         assert!(beside.into_iter().all(|entry| entry.file_name() == "into"), "beside the folder");

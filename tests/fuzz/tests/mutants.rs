@@ -49,7 +49,8 @@ fn no_damaged_file_makes_a_reader_panic_or_take_more_than_is_stated() {
     let mut wrong = Vec::new();
     for kind in KINDS.iter().filter(|kind| only.as_ref().is_none_or(|only| only == kind.name)) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(kind.name);
-        let mut files: Vec<_> = std::fs::read_dir(&folder).expect("a corpus").flatten().map(|file| file.path()).collect();
+        let mut files: Vec<_> =
+            std::fs::read_dir(&folder).expect("a corpus").flatten().map(|file| file.path()).collect();
         files.sort();
         let corpus: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).expect("a file")).collect();
         // What is made once, such as tables of names, counts for nobody.

@@ -144,8 +144,12 @@ fn files_name_the_model_that_found_the_regions() {
         let items = object.element(tags::CONTRIBUTING_EQUIPMENT_SEQUENCE).expect("a sequence").items().expect("items");
         let text = |tag| items[0].element(tag).expect("an element").to_str().expect("text").into_owned();
         assert_eq!(text(tags::CONTRIBUTION_DESCRIPTION), "hearth 1 lung best 0123; series 1.2.3");
-        assert_eq!((text(tags::MANUFACTURER), text(tags::SOFTWARE_VERSIONS)), ("Hearth".to_owned(), "test 1".to_owned()));
-        let purpose = items[0].element(tags::PURPOSE_OF_REFERENCE_CODE_SEQUENCE).expect("a purpose").items().expect("it");
+        assert_eq!(
+            (text(tags::MANUFACTURER), text(tags::SOFTWARE_VERSIONS)),
+            ("Hearth".to_owned(), "test 1".to_owned())
+        );
+        let purpose =
+            items[0].element(tags::PURPOSE_OF_REFERENCE_CODE_SEQUENCE).expect("a purpose").items().expect("it");
         assert_eq!(purpose[0].element(tags::CODE_VALUE).expect("a code").to_str().expect("text"), "109102");
     }
 }

@@ -178,6 +178,24 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_used_is_named() {
+        let mut header = Header { dim: vec![4, 4, 4], ..Header::default() };
+        header.set_affine(&IDENTITY, 1);
+        assert!(header.unusable().is_empty());
+        // How nibabel writes that there is none.
+        header.scl_slope = f64::NAN;
+        assert!(header.unusable().is_empty());
+        header.scl_slope = f64::INFINITY;
+        header.srow[0][1] = f64::NAN;
+        let [sform, slope] = &header.unusable()[..] else { panic!("{:?}", header.unusable()) };
+        assert!(sform.contains("the qform is used") && slope.contains("scl_slope is inf"), "{sform} {slope}");
+        // Where there is nothing else, the image has no affine: what uses it says so.
+        header.qform_code = 0;
+        header.quatern = [f64::NAN; 3];
+        assert_eq!(header.unusable().len(), 1);
+    }
+
+    #[test]
     fn shear_is_left_to_the_matrix() {
         let sheared = [[1.0, 0.4, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], IDENTITY[3]];
         let mut header = Header { dim: vec![4, 4, 4], ..Header::default() };

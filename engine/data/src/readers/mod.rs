@@ -280,6 +280,11 @@ pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<
 
 /// Fails where reading would take more memory than this process may use beside what it uses now.
 pub(crate) fn check_room(bytes: u64) -> Result<(), String> {
+    /// Less is not worth asking the system.
+    const LITTLE: u64 = 64 << 20;
+    if bytes <= LITTLE {
+        return Ok(());
+    }
     let allowance = Allowance::now();
     if bytes <= allowance.free {
         return Ok(());

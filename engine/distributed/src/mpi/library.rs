@@ -87,7 +87,9 @@ fn load(name: &OsStr) -> Result<Library, String> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
     // SAFETY: opening a library runs its initializers; those of an MPI library only set up its own
     // state. It is named by the user, or has the name of an MPI library.
-    unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }.map(Into::into).map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
+    unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }
+        .map(Into::into)
+        .map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }
 
 /// No MPI of Windows has one of the three interfaces.

@@ -10,6 +10,8 @@ pub(super) fn check(document: &Document, labels: &[String]) -> Result<(), Fault>
     match labels.iter().find(|label| label.trim().is_empty() || !seen.insert(label.as_str())) {
         None => Ok(()),
         Some(empty) if empty.trim().is_empty() => Err(document.fault("labels", "a label has no name")),
-        Some(twice) => Err(document.fault("labels", format!("two labels are called {twice:?}: give each a name of its own"))),
+        Some(twice) => {
+            Err(document.fault("labels", format!("two labels are called {twice:?}: give each a name of its own")))
+        }
     }
 }

@@ -48,9 +48,8 @@ impl Plan {
         // The seed of the generator would draw related weights.
         let seed = self.recipe.training.seed.wrapping_add(1);
         let built = config.init(&self.device, seed);
-        let discriminator = built.map_err(|error| {
-            self.document.located("discriminator", error.in_table(config.node()))
-        })?;
+        let discriminator =
+            built.map_err(|error| self.document.located("discriminator", error.in_table(config.node())))?;
         if !self.recipe.learns().generates() {
             let [_, predicted] = generator.channels();
             let image = if self.conditions() { self.recipe.image_channels() } else { 0 };

@@ -10,6 +10,7 @@ use hearth_data::{Effect, Pipeline};
 use hearth_machine::{Allowance, readable};
 use hearth_nn::cost::cost;
 use hearth_nn::networks::{AnyNetwork, Network};
+use hearth_registry::counted;
 use hearth_train::device;
 
 use super::plan::Plan;
@@ -52,7 +53,7 @@ impl Limit {
             return Ok(());
         }
         let (takes, whose) = (readable(bytes as u64), &self.whose);
-        let message = format!("{what} take {takes} at least, but {whose}: lower `{key}`");
+        let message = format!("{what}: {takes} at least, but {whose}; lower `{key}`");
         Err(plan.document.error_at(key, message))
     }
 }
@@ -76,7 +77,7 @@ pub fn check_windows(plan: &Plan, network: &AnyNetwork) -> Outcome {
     let Some((key, size)) = plan.recipe.inferer.shared().window() else { return Ok(()) };
     let voxels = voxels(&size, network.spatial_dims());
     let bytes = 4.0 * voxels * channels(plan, network);
-    Limit::of_device(plan).holds(plan, &format!("inferer.{key}"), bytes, "a window and its prediction")
+    Limit::of_device(plan).holds(plan, &format!("inferer.{key}"), bytes, "a window with its prediction")
 }
 
 /// Images that a step of the chain makes.
@@ -99,21 +100,21 @@ fn check_batch(plan: &Plan, network: &AnyNetwork) -> Outcome {
     let (of_case, cases) = (crops_of_a_case(plan), plan.recipe.training.batch_size as f64);
     let input = 4.0 * voxels * plan.recipe.image_channels() as f64;
     // What is refused for one crop is its size; for those of a case, their number; else the batch's.
-    let refuse = |limit: &Limit, each: f64, what: &str| -> Outcome {
+    let refuse = |limit: &Limit, each: f64, and: &str| -> Outcome {
         let [x, y, z] = crop;
-        let of = |count: f64| format!("{count} crops of {x} x {y} x {z} and {what}");
+        let of = |count: f64| format!("{} of {x} x {y} x {z}{and}", counted(count as usize, "crop"));
         limit.holds(plan, &plan.key_of_crop(), each, of(1.0))?;
         limit.holds(plan, &key_of_count(plan), each * of_case, of(of_case))?;
         limit.holds(plan, "training.batch_size", each * of_case * cases, of(of_case * cases))
     };
-    refuse(&Limit::of_host(), input, "nothing else")?;
+    refuse(&Limit::of_host(), input, "")?;
     if plan.recipe.learns().generates() {
         return Ok(());
     }
     let device = Limit::of_device(plan);
-    refuse(&device, 4.0 * voxels * channels(plan, network), "their predictions")?;
+    refuse(&device, 4.0 * voxels * channels(plan, network), " with predictions")?;
     match layers(network, crop) {
-        Some(bytes) => refuse(&device, HELD * bytes, "what the network's layers make of them"),
+        Some(bytes) => refuse(&device, HELD * bytes, " with what the network's layers make of them"),
         None => Ok(()),
     }
 }

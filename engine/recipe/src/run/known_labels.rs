@@ -62,7 +62,8 @@ pub fn warn_of_empty(plan: &Plan, items: &[Item]) {
     }
     let labels: Vec<_> = items.iter().filter_map(|item| item.files.get("label")).take(EMPTY).collect();
     // One that cannot be read is left to the pipeline, which says so.
-    let is_empty = |path: &&std::path::PathBuf| read_image(path).is_ok_and(|label| label.to_vec().iter().all(|v| *v == 0.0));
+    let is_empty =
+        |path: &&std::path::PathBuf| read_image(path).is_ok_and(|label| label.to_vec().iter().all(|v| *v == 0.0));
     if !labels.is_empty() && labels.iter().all(is_empty) {
         let (count, all) = (labels.len(), items.len());
         let of = if count == all { format!("all {all}") } else { format!("the first {count} of {all}") };

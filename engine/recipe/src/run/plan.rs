@@ -147,9 +147,8 @@ impl Plan {
     /// The network with its initial weights, on the given device.
     pub fn network(&self, device: &Device) -> Outcome<AnyNetwork> {
         let init = self.recipe.network.init(device, self.recipe.training.seed);
-        let network = init.map_err(|error| {
-            self.document.located("network", error.in_table(self.recipe.network.node()))
-        })?;
+        let network =
+            init.map_err(|error| self.document.located("network", error.in_table(self.recipe.network.node())))?;
         let ([_, out], labels) = (network.channels(), self.recipe.labels.len());
         if self.recipe.learns().channels(labels).is_some_and(|expected| out != expected) {
             let message = format!("the network has out_channels = {out}, but there are {labels} labels");
