@@ -153,7 +153,7 @@ impl Array {
         let mut bytes = Vec::with_capacity(all as usize);
         let read = source.take(all).read_to_end(&mut bytes).map_err(|e| format!("the array can't be read: {e}"))?;
         if (read as u64) < all {
-            return Err(format!("the array ends after {} of {count} values", read as u64 / size));
+            return Err(format!("the array can't be read: it ends after {} of {count} values", read as u64 / size));
         }
         let shape = shape.iter().map(|d| *d as usize).collect();
         let big = dtype.endianness() == Endianness::Big;
