@@ -98,8 +98,10 @@ pub fn command() -> clap::Command {
 
 /// Parses the arguments, runs the command, prints its error.
 pub fn main() -> ExitCode {
-    let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let matches = command().try_get_matches();
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).unwrap_or_else(|error| end(&error));
     listen(cli.verbose);
+    limit_memory();
     // Before there are other threads: they begin on the cores of this one.
     cores::pin_if_asked();
     if cli.command.computes() {
@@ -113,6 +115,26 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.code())
         }
     }
+}
+
+/// Prints help, the version, or what is wrong with the arguments.
+fn end(error: &clap::Error) -> ! {
+    if !error.use_stderr() {
+        // Unlike clap, this tells when it cannot be written.
+        let styled = error.render();
+        let text = if terminal::colours_on_stdout() { styled.ansi().to_string() } else { styled.to_string() };
+        terminal::line(format_args!("{}", text.trim_end_matches('\n')));
+        std::process::exit(0);
+    }
+    error.exit()
+}
+
+/// An allocation that cannot succeed is an error with a message. What this process may use is fixed
+/// when it starts.
+fn limit_memory() {
+    let allowed = hearth_machine::Allowance::now().bytes;
+    hearth::kernels::memory::limit_to(usize::try_from(allowed).unwrap_or(usize::MAX));
+    hearth::kernels::memory::report_failures();
 }
 
 /// The variable that names a vendor's profiler to show every range in: `nvtx`, `roctx`; with `,layers`

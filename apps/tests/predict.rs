@@ -150,6 +150,54 @@ fn a_folder_of_images_is_done_image_by_image() {
     assert!(record["input_blake3"].is_string() && record["checkpoint"].is_string(), "{record}");
 }
 
+/// Of a folder with damaged files all others are done, the damaged ones are listed with their reasons,
+/// and a second call does what is left.
+#[test]
+fn damaged_images_are_listed_and_the_others_done() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained(dir.path());
+    let images = volumes(&data.join("imagesTr"));
+    let (out, victims) = (dir.path().join("labels"), [&images[0], &images[2]]);
+    let whole = victims.map(|path| std::fs::read(path).expect("an image"));
+    std::fs::write(victims[0], &whole[0][..whole[0].len() / 2]).expect("half of it");
+    std::fs::write(victims[1], b"\x1f\x8bno image").expect("damage");
+    let arguments =
+        ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &text(&data.join("imagesTr"))];
+    let said = fail(&arguments, 1, &["2 of 4 images failed", "failed.csv lists"]);
+    assert!(said.contains("damaged gzip"), "{said}");
+    assert_eq!(volumes(&out).len(), images.len() - 2);
+    let list = std::fs::read_to_string(out.join("failed.csv")).expect("a list");
+    assert_eq!(list.lines().count(), 3, "{list}");
+    assert!(victims.iter().all(|path| list.contains(&text(path).rsplit('/').next().expect("a name")[..9])), "{list}");
+    // Nothing is predicted twice; what was damaged is done once it is mended.
+    let done = std::fs::metadata(result(&out, &images[1])).expect("a result").modified().expect("a time");
+    victims.iter().zip(&whole).for_each(|(path, bytes)| std::fs::write(path, bytes).expect("mended"));
+    let again = run(&arguments);
+    assert!(again.status.success(), "{}", errors(&again));
+    assert_eq!(errors(&again).matches("done by an earlier call").count(), 2, "{}", errors(&again));
+    assert_eq!(volumes(&out).len(), images.len());
+    assert_eq!(std::fs::metadata(result(&out, &images[1])).expect("it").modified().expect("a time"), done);
+    assert!(!out.join("failed.csv").exists() && !out.join("failed.csv.hearth.json").exists());
+}
+
+/// A result says itself where it comes from.
+#[test]
+fn results_name_what_made_them() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained(dir.path());
+    let images = volumes(&data.join("imagesTr"));
+    let out = dir.path().join("labels");
+    succeed(&["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &text(&images[0])]);
+    let path = result(&out, &images[0]);
+    let header = hearth_data::nifti::read_header(&path).expect("a header");
+    let description = String::from_utf8_lossy(&header.descrip).trim_end_matches('\0').to_owned();
+    let record = std::fs::read(format!("{}.hearth.json", text(&path))).expect("a record");
+    let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
+    let (weights, version) = (record["weights_blake3"].as_str().expect("a hash"), env!("CARGO_PKG_VERSION"));
+    let checkpoint = record["checkpoint"].as_str().expect("a name");
+    assert_eq!(description, format!("hearth {version} tiny {checkpoint} {}", &weights[..12]));
+}
+
 /// Results that lie beside their images are not taken for images by the next call.
 #[test]
 fn results_among_the_images_are_no_images() {

@@ -9,12 +9,13 @@ use hearth_train::device;
 use crate::error::Outcome;
 use crate::out;
 use crate::run::plugins::{self, Attached};
-use crate::run::{Cases, Plan, Start, handlers};
+use crate::run::{Cases, Plan, Start, check_training, handlers};
 use crate::terminal::{bold, bytes, dim, thousands};
 
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
 pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     let network = plan.starting_network(Start::Init)?;
+    check_training(plan, &network)?;
     let discriminator = plan.discriminator(&network)?;
     let plugins = plugins::load(plan, given)?;
     handlers::check(plan, &plugins)?;

@@ -48,8 +48,8 @@ pub fn run(args: &Args) -> Outcome {
     let (limit, of_limit) = match &args.limit {
         Some(text) => (size(text)?, text.clone()),
         None => {
-            let free = hearth_machine::free_memory();
-            (free, format!("{} that are free here", bytes(free)))
+            let hearth_machine::Allowance { free, by, .. } = hearth_machine::Allowance::now();
+            (free, format!("{} that {by} leaves free here", bytes(free)))
         }
     };
     let found = footprint(&document, &Sizes { data: args.data.as_deref(), patch, volume })?;

@@ -88,7 +88,7 @@ impl Chosen {
     pub fn build(&self) -> Outcome<AnyNetwork> {
         let device = hearth_train::device::parse("cpu")?;
         let net = self.config.init(&device, 0);
-        Ok(net.map_err(|error| self.document.located("network", error.into()))?)
+        Ok(net.map_err(|error| self.document.located("network", error.in_table(self.config.node())))?)
     }
 
     /// The requested input's shape, or else the network's example.

@@ -19,7 +19,7 @@ use crate::picture::Canvas;
 use crate::ranks::{RanksArgs, is_first, local_rank};
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
-use crate::run::outputs::{Outputs, record_of, sum, written_by};
+use crate::run::outputs::{Outputs, record_of, remove_result, sum, written_by};
 use crate::run::{DicomFile, NO_REGIONS, Segmented, Trained, Wanted};
 use crate::sharing::{Done, own, prepared, shared};
 use crate::table::csv;
@@ -237,7 +237,30 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
         outputs.write(&path, table(&trained.plan.recipe, done.rows.iter().map(|(_, row)| row)))?;
         out!("{}", path.display());
     }
+    if is_first(ranks) {
+        list_failed(&args.out, command, &outputs, &done.failed)?;
+    }
     done.check(ranks, count, "images")
+}
+
+/// Lists all images that failed, and why, for whoever mends them and calls again; without any, the
+/// list of an earlier call goes. A file that something else wrote stays.
+fn list_failed(out: &Path, command: &str, outputs: &Outputs, failed: &[(usize, String, String)]) -> Outcome {
+    let path = out.join("failed.csv");
+    let theirs = path.symlink_metadata().is_ok() && !written_by(&path, command);
+    if theirs {
+        if !failed.is_empty() {
+            note!("{} is not this program's: the images that failed are not listed there", path.display());
+        }
+        return Ok(());
+    }
+    if failed.is_empty() {
+        return Ok(remove_result(&path)?);
+    }
+    let rows = failed.iter().map(|(_, name, why)| csv([name.clone(), why.clone()]) + "\n");
+    outputs.write(&path, "image,why\n".to_owned() + &rows.collect::<String>())?;
+    note!("{} lists the images that failed", path.display());
+    Ok(())
 }
 
 /// Plans the result of each image; fails if a result would replace a file.
@@ -342,7 +365,9 @@ fn predict(
     let Segmented { output, uncertainty, disagreement, .. } = &found;
     let map = &found.written(&trained.plan)?;
     let doing = |path: &Path| format!("cannot write {}", path.display());
-    let options = if output.is_map() { NiftiOptions::label() } else { NiftiOptions::default() };
+    let made_by = trained.made_by();
+    let volume = || NiftiOptions::default().description(&made_by);
+    let options = if output.is_map() { NiftiOptions::label().description(&made_by) } else { volume() };
     write_nifti(result, map, options).while_doing(|| doing(result))?;
     let labels = &trained.plan.recipe.labels;
     let files: Vec<&PathBuf> = input.files().collect();
@@ -354,7 +379,7 @@ fn predict(
     };
     let mut facts = json!({
         "input": named, "input_blake3": summed, "checkpoint": trained.checkpoint,
-        "recipe": trained.plan.recipe.title(), "result_of": key,
+        "recipe": trained.plan.recipe.title(), "weights_blake3": trained.weights, "result_of": key,
     });
     if let Some(ensemble) = &trained.ensemble {
         facts["ensemble"] = json!(ensemble.members());
@@ -369,7 +394,7 @@ fn predict(
     }
     outputs.record(result, facts.clone())?;
     if let (Some(path), Some(maps)) = (probabilities, &found.probabilities) {
-        write_nifti(path, maps, NiftiOptions::default()).while_doing(|| doing(path))?;
+        write_nifti(path, maps, volume()).while_doing(|| doing(path))?;
         outputs.record(path, facts.clone())?;
         out!("{}", path.display());
     }
@@ -378,6 +403,7 @@ fn predict(
         for (file, path) in files {
             let title = trained.plan.recipe.title();
             let by = Authorship::new(format!("{title}, {}", trained.checkpoint)).description(title);
+            let by = by.contribution(format!("{made_by}; series {}", series.uid()));
             let bytes = found.to_dicom(*file, series, labels, &by).while_doing(|| doing(path))?;
             folders::replace(path, bytes)?;
             outputs.record(path, facts.clone())?;
@@ -388,13 +414,13 @@ fn predict(
         }
     }
     for (path, (_, map)) in maps.iter().zip(disagreement) {
-        write_nifti(path, map, NiftiOptions::default()).while_doing(|| doing(path))?;
+        write_nifti(path, map, volume()).while_doing(|| doing(path))?;
         outputs.record(path, facts.clone())?;
         out!("{}", path.display());
     }
     draw(&|pictures| pictures.of_map(input, &found))?;
     let (Some(path), Some((std, vvc))) = (deviation, uncertainty) else { return Ok(None) };
-    write_nifti(path, std, NiftiOptions::default()).while_doing(|| doing(path))?;
+    write_nifti(path, std, volume()).while_doing(|| doing(path))?;
     facts["volume_variation_coefficient"] = json!(vvc);
     outputs.record(path, facts)?;
     out!("{}  volume variation coefficient {vvc:.4}", path.display());

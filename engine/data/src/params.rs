@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// One value, or a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "one value or a list of them")]
+#[serde(untagged, expecting = "expected one value, or a list of them")]
 pub enum OneOrMany<T> {
     /// One value, for all.
     One(T),

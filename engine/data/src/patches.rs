@@ -18,7 +18,7 @@ use crate::{Image, OneOrMany, TransformError, affine};
 
 /// The overlap of neighbouring patches: for all axes, or one entry per axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected whole numbers of voxels, or shares of the patch from 0 to 1")]
 pub enum Overlap {
     /// In voxels; less than the patch.
     Voxels(OneOrMany<usize>),

@@ -39,7 +39,7 @@ const SIGNS: [(&str, Comparison); 6] = [
 
 /// The form in a recipe.
 #[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, or a comparison as in \"> 0\"")]
 enum Written {
     Number(f64),
     Text(String),

@@ -69,12 +69,14 @@ impl Shared {
 }
 
 impl Pool {
+    /// So many threads, or as many as the system starts.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let threads = (0..threads)
-            .map(|_| {
+            .map_while(|_| {
                 let shared = shared.clone();
-                std::thread::spawn(move || shared.work())
+                // Where the system starts no more, those that there are do the work.
+                std::thread::Builder::new().spawn(move || shared.work()).ok()
             })
             .collect();
         Pool { shared, threads }
@@ -181,6 +183,7 @@ impl<T: Send + 'static> Run<T> {
         pool: Option<Arc<Pool>>,
         buffer: usize,
     ) -> Self {
+        let pool = pool.filter(|pool| !pool.threads.is_empty());
         let state = Mutex::new(State { begun: 0, active: 0, taken: 0, ready: BTreeMap::new() });
         let (make, changed, stop) = (Box::new(make), Condvar::new(), AtomicBool::new(false));
         let work = Arc::new(Work { plan, make, buffer, state, changed, stop });

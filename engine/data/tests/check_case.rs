@@ -179,3 +179,12 @@ fn costs_little() {
     }
     println!("{:?} per case", start.elapsed() / 10);
 }
+
+/// What marks voxels without a value in some files, and what a deviation in f32 cannot be made of.
+#[test]
+fn voxels_whose_squares_overflow_are_refused() {
+    let huge = |value: f32| Some(image(|values| values[7] = value));
+    refused(huge(3e38), None, &["1 of 60 voxels are more than 1e18 from 0", "whose squares f32 holds"]);
+    refused(huge(-f32::MAX), None, &["1 of 60 voxels are more than 1e18 from 0"]);
+    assert!(run(step(), huge(9e17), None).is_ok());
+}

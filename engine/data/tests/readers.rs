@@ -260,3 +260,85 @@ fn a_pipeline_saves_under_the_names_of_its_files() {
     assert_eq!((saved.to_vec(), saved.meta.stored_type.as_str()), (vec![3.0; 8], "uint8"));
     assert!(Pipeline::new(SaveImage::new("image", &out).output_ext(".jpg")).is_err());
 }
+
+/// A chunk of a PNG: length, name, content, checksum.
+fn chunk(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let mut all = (content.len() as u32).to_be_bytes().to_vec();
+    all.extend(name);
+    all.extend(content);
+    all.extend(crc32fast::hash(&all[4..]).to_be_bytes());
+    all
+}
+
+#[test]
+fn a_decoder_that_panics_is_an_error_of_its_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("palette.png");
+    // One pixel of a palette of four bytes, where each colour has three.
+    let header = [0, 0, 0, 1, 0, 0, 0, 1, 8, 3, 0, 0, 0];
+    let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &[0, 0]).expect("packed");
+    let parts = [
+        b"\x89PNG\r\n\x1a\n".to_vec(),
+        chunk(b"IHDR", &header),
+        chunk(b"PLTE", &[1, 2, 3, 4]),
+        chunk(b"IDAT", &packed.finish().expect("packed")),
+        chunk(b"IEND", &[]),
+    ];
+    std::fs::write(&path, parts.concat()).expect("written");
+    assert!(error(&path).contains("palette.png"));
+    picture(&dir.path().join("next.png"));
+    assert!(read_image(dir.path().join("next.png")).is_ok());
+}
+
+/// Each type, either order of its axes and of its bytes, against the values themselves.
+#[test]
+fn arrays_of_each_type_are_read_in_either_order() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("x.npy");
+    let write = |descr: &str, fortran: bool, shape: &str, bytes: &[u8]| {
+        let order = if fortran { "True" } else { "False" };
+        let mut dict = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({shape}), }}");
+        dict.push_str(&" ".repeat(117 - dict.len()));
+        dict.push('\n');
+        let head = [b"\x93NUMPY\x01\x00".as_slice(), &(dict.len() as u16).to_le_bytes(), dict.as_bytes()].concat();
+        std::fs::write(&path, [&head, bytes].concat()).expect("written");
+        read_image(&path).expect("readable")
+    };
+    let counted: Vec<u16> = (0..6).collect();
+    let little: Vec<u8> = counted.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let big: Vec<u8> = counted.iter().flat_map(|v| v.to_be_bytes()).collect();
+    let halves: Vec<u8> = counted.iter().flat_map(|v| half::f16::from_f32(f32::from(*v)).to_be_bytes()).collect();
+    let in_order = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
+    assert_eq!(write("<u2", false, "1, 2, 3", &little).to_vec(), in_order);
+    assert_eq!(write(">u2", false, "1, 2, 3", &big).to_vec(), in_order);
+    assert_eq!(write(">f2", false, "1, 2, 3", &halves).to_vec(), in_order);
+    let turned = [0.0, 2.0, 4.0, 1.0, 3.0, 5.0];
+    assert_eq!(write("<u2", true, "1, 2, 3", &little).to_vec(), turned);
+    assert_eq!(write(">f2", true, "1, 2, 3", &halves).to_vec(), turned);
+    // The last of four axes holds the channels.
+    let of_channels = write("<u2", false, "1, 1, 3, 2", &little);
+    assert_eq!((of_channels.data.dims(), of_channels.to_vec()), ([2, 1, 1, 3], vec![0.0, 2.0, 4.0, 1.0, 3.0, 5.0]));
+    let of_channels = write("<u2", true, "1, 1, 3, 2", &little);
+    assert_eq!(of_channels.to_vec(), in_order);
+    assert_eq!(write("|b1", false, "3, 2", &[0, 1, 0, 1, 1, 2]).to_vec(), [0.0, 1.0, 0.0, 1.0, 1.0, 1.0]);
+}
+
+/// Its header promises what no process has; its archive, what no deflate unpacks to.
+#[test]
+fn an_image_without_room_is_refused_by_its_figures() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let sparse = dir.path().join("large.npy");
+    let mut dict = "{'descr': '|u1', 'fortran_order': False, 'shape': (2000, 2000, 2000), }".to_owned();
+    dict.push_str(&" ".repeat(117 - dict.len()));
+    dict.push('\n');
+    let head = [b"\x93NUMPY\x01\x00".as_slice(), &(dict.len() as u16).to_le_bytes(), dict.as_bytes()].concat();
+    std::fs::write(&sparse, &head).expect("written");
+    // 72 GB in all; the file has holes.
+    let file = std::fs::OpenOptions::new().write(true).open(&sparse).expect("there");
+    file.set_len(head.len() as u64 + 8_000_000_000).expect("a file with a hole");
+    if hearth_machine::Allowance::now().free < 72_000_000_000 {
+        let error = error(&sparse);
+        assert!(error.contains("large.npy") && error.contains("67.1 GiB") && error.contains("left of"), "{error}");
+    }
+}

@@ -1,5 +1,7 @@
 //! An allocator that keeps large blocks for reuse: [`KeepLarge`].
 
+mod failed;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -35,6 +37,18 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of all large blocks, with those that are kept for reuse, and the most since [`begin_peak`].
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK_HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// The most bytes of large blocks that may be in use at a time.
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+pub use failed::report_failures;
+
+/// Refuses large blocks from here on where more than so many bytes of them would be in use. A system
+/// that promises more memory than it has kills a process that uses it; a block that is refused can be
+/// told.
+pub fn limit_to(bytes: usize) {
+    LIMIT.store(bytes, Ordering::Relaxed);
+}
 
 /// Bytes of the large blocks that this process uses now: volumes, activations, weights. 0 where
 /// [`KeepLarge`] is not its allocator.
@@ -96,7 +110,7 @@ unsafe impl GlobalAlloc for KeepLarge {
         }
         small::prepare();
         // SAFETY: the caller's promise about the layout is passed on.
-        unsafe { System.alloc(layout) }
+        failed::noted(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
@@ -111,7 +125,7 @@ unsafe impl GlobalAlloc for KeepLarge {
         }
         small::prepare();
         // SAFETY: as in `alloc`.
-        unsafe { System.alloc_zeroed(layout) }
+        failed::noted(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -147,7 +161,7 @@ unsafe impl GlobalAlloc for KeepLarge {
             }
         }
         // SAFETY: as in `dealloc`.
-        unsafe { System.realloc(block, layout, new.size()) }
+        failed::noted(unsafe { System.realloc(block, layout, new.size()) }, new.size())
     }
 }
 
@@ -255,6 +269,9 @@ mod kept {
             return (state.remove(i).1, false);
         }
         let used = state.used.saturating_add(size);
+        if used > super::LIMIT.load(super::Ordering::Relaxed) {
+            return (super::failed::noted(std::ptr::null_mut(), size), true);
+        }
         let most = state.most.max(used);
         let room = most.saturating_add(slack(most)) - used;
         state.shrink(room, BLOCKS);
@@ -270,7 +287,7 @@ mod kept {
             state.most = state.most.max(state.used);
             super::took(size);
         }
-        (block, true)
+        (super::failed::noted(block, size), true)
     }
 
     /// Keeps a block.
@@ -377,6 +394,24 @@ mod tests {
             }
             let [_, free, used, most] = counts(&keeper);
             assert!(used == 0 && free <= most + slack(most), "{free} bytes are kept, at most {most} were used");
+        }
+    }
+
+    #[test]
+    fn more_than_the_limit_is_refused_and_what_is_freed_is_given_again() {
+        let keeper = KeepLarge::new();
+        let layout = layout(8 * MEGABYTE);
+        // SAFETY: as above.
+        unsafe {
+            let block = keeper.alloc(layout);
+            // Other tests run beside this one, with keepers of their own: they use less.
+            limit_to(1 << 34);
+            assert!(keeper.alloc(super::tests::layout((1 << 34) + 1)).is_null());
+            keeper.dealloc(block, layout);
+            let again = keeper.alloc(layout);
+            limit_to(usize::MAX);
+            assert_eq!(block, again);
+            keeper.dealloc(again, layout);
         }
     }
 

@@ -21,11 +21,14 @@
 //! | processor, memory, bytes read and written | the crate `sysinfo` (on Linux `/proc`) |
 //! | NVIDIA's GPUs | NVML ([`nvidia`]) |
 //! | AMD's GPUs | ROCm SMI ([`amd`]) |
+//! | limits of memory | Linux' control groups, `ulimit`, SLURM's variables ([`Allowance`]) |
 //! | power of processors | Linux' `/sys/class/powercap` (RAPL), where the process may read it |
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
+mod allowance;
 pub mod amd;
 mod gpu;
+mod limits;
 pub mod nvidia;
 mod packages;
 mod probe;
@@ -33,9 +36,11 @@ mod process;
 mod rates;
 mod sampler;
 
+pub use allowance::{Allowance, memory_limits, readable};
 pub use gpu::{Gpu, GpuAbout, GpuReading, Vendor};
+pub use limits::{Limit, open_files};
 pub use packages::Packages;
 pub use probe::{About, Machine, Probe, Reading};
-pub use process::{ProcessReading, free_memory, peak_resident, resident};
+pub use process::{ProcessReading, peak_resident, resident};
 pub use rates::{Rates, Sample};
 pub use sampler::Sampler;

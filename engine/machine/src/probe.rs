@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Instant;
 
+use crate::allowance::Allowance;
 use crate::gpu::{self, Gpu, GpuAbout, GpuReading};
 use crate::packages::Packages;
 use crate::process::{Process, ProcessReading};
@@ -72,10 +73,10 @@ impl Machine {
 
     /// A machine with these GPUs, and the energy counters of this folder.
     pub fn with(gpus: Vec<Box<dyn Gpu>>, without: Vec<String>, powercap: &Path) -> Self {
-        let mut process = Process::open();
+        let process = Process::open();
         let about = About {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            memory: Some(process.machine_memory().0).filter(|bytes| *bytes > 0),
+            memory: Some(Allowance::now().bytes).filter(|bytes| *bytes > 0),
             gpus: gpus.iter().map(|gpu| gpu.about().clone()).collect(),
             without,
         };
@@ -98,7 +99,7 @@ impl Probe for Machine {
         Reading {
             at: Instant::now(),
             process: self.process.read(),
-            free_memory: Some(self.process.machine_memory().1),
+            free_memory: Some(Allowance::now().free),
             package_joules: self.packages.joules(),
             gpus: self.gpus.iter_mut().map(|gpu| gpu.read()).collect(),
         }

@@ -41,15 +41,13 @@ impl Process {
             written: disk.total_written_bytes,
         })
     }
+}
 
-    /// Bytes that the machine has, and that are free in it, or in the container where that has a
-    /// lower limit.
-    pub(crate) fn machine_memory(&mut self) -> (u64, u64) {
-        self.system.refresh_memory();
-        let limits = self.system.cgroup_limits();
-        let (total, free) = limits.map_or((u64::MAX, u64::MAX), |limits| (limits.total_memory, limits.free_memory));
-        (self.system.total_memory().min(total), self.system.available_memory().min(free))
-    }
+/// Bytes that the machine has, and that are free in it.
+pub(crate) fn machine_memory() -> (u64, u64) {
+    let mut system = System::new();
+    system.refresh_memory();
+    (system.total_memory(), system.available_memory())
 }
 
 /// Bytes of this process that lie in memory now; `None` where the system does not say.
@@ -62,11 +60,6 @@ pub fn peak_resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
-}
-
-/// Bytes that are free in this machine, or in its container.
-pub fn free_memory() -> u64 {
-    Process::open().machine_memory().1
 }
 
 #[cfg(test)]
@@ -119,7 +112,7 @@ mod tests {
         let mut process = Process::open();
         let block = vec![1_u8; SIZE];
         let memory = process.read().unwrap().memory;
-        let (total, free) = process.machine_memory();
+        let (total, free) = machine_memory();
         assert!(block.iter().step_by(4096).all(|byte| *byte == 1));
         assert!(memory >= SIZE as u64 && memory < total, "{memory} of {total}");
         assert!(free > 0 && free < total, "{free} of {total}");

@@ -15,7 +15,12 @@ impl<M> Named<M> {
 
     /// Modules named by their index: `"0"`, `"1"`, ...
     pub fn numbered(modules: impl IntoIterator<Item = M>) -> Self {
-        Named(modules.into_iter().enumerate().map(|(i, module)| (i.to_string(), module)).collect())
+        let mut all = Vec::new();
+        // One by one: of an absurd number the first ones say that there are too many.
+        for (i, module) in modules.into_iter().enumerate() {
+            all.push((i.to_string(), module));
+        }
+        Named(all)
     }
 
     /// The modules in order.

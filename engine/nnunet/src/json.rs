@@ -20,7 +20,8 @@ pub(crate) fn read(path: &Path) -> Result<Value> {
         return Err(NnunetError::File { path: path.to_owned(), what });
     }
     let text = fs::read_to_string(path).map_err(io)?;
-    parse(&text).map_err(|error| NnunetError::File { path: path.to_owned(), what: error.to_string() })
+    parse(text.trim_start_matches('\u{feff}'))
+        .map_err(|error| NnunetError::File { path: path.to_owned(), what: error.to_string() })
 }
 
 /// Parses JSON in which `NaN`, `Infinity` and `-Infinity` may stand for numbers; they become null.

@@ -25,6 +25,30 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} TiB")
 }
 
+/// What is wrong with a JSON file, in words for people who do not write Rust: `line 3: expected a list,
+/// not integer 3`.
+pub fn json_fault(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let at = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&at).unwrap_or(&text);
+    let what = match what.strip_prefix("invalid type: ").and_then(|what| what.split_once(", expected ")) {
+        Some((found, expected)) => {
+            let expected = match expected {
+                "a sequence" => "a list",
+                "a map" => "a table",
+                "a string" => "a text",
+                "u8" | "u16" | "u32" | "u64" | "usize" | "i8" | "i16" | "i32" | "i64" => "a whole number",
+                "f32" | "f64" => "a number",
+                other if other.starts_with("struct ") => "a table",
+                other => other,
+            };
+            format!("expected {expected}, not {}", found.replace('`', ""))
+        }
+        None => what.to_owned(),
+    };
+    format!("line {}: {what}", error.line())
+}
+
 /// A message and its causes in one line; a cause that the words before it quote is skipped.
 pub fn chain(parts: &[String]) -> String {
     let mut line = String::new();
@@ -67,5 +91,13 @@ mod tests {
         assert_eq!(seconds(0.421), "0.42 s");
         assert_eq!(seconds(185.2), "3 min 05 s");
         assert_eq!(seconds(7260.0), "2 h 01 min");
+    }
+
+    #[test]
+    fn faults_of_json_are_in_words() {
+        let of = |text: &str| json_fault(&serde_json::from_str::<Vec<Vec<u64>>>(text).expect_err("wrong"));
+        assert_eq!(of("[3]"), "line 1: expected a list, not integer 3");
+        assert_eq!(of("[[1],\n[\"a\"]]"), "line 2: expected a whole number, not string \"a\"");
+        assert_eq!(of("[[1,"), "line 1: EOF while parsing a value");
     }
 }

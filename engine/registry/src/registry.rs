@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::entry::{Entry, Kind, Registration};
 use crate::fault::Fault;
 use crate::nearest::nearest;
-use crate::node::{Node, Value};
+use crate::node::{Node, Origin, Value};
 use crate::parameters::table;
 
 /// All entries of a kind that are linked into the program, in the order of their names.
@@ -89,7 +89,7 @@ impl<T: Kind + ?Sized> Registry<T> {
         if T::DEFAULT.is_some() {
             self.check_keys(entry, &parameters).map_err(|fault| fault.within(node))?;
         }
-        let built = (entry.build)(&parameters).map_err(|fault| fault.within(node))?;
+        let built = (entry.build)(&parameters).map_err(|fault| renamed(fault.within(node), entry, node))?;
         built.check().map_err(|fault| fault.within(node))?;
         Ok(built)
     }
@@ -137,4 +137,23 @@ impl<T: Kind + ?Sized> Registry<T> {
         }
         Ok(whole)
     }
+}
+
+/// A fault in what a file says beside a name of the command line: the parameters were those of another
+/// name, so the whole table is to be replaced.
+fn renamed<T: Kind + ?Sized>(fault: Fault, entry: &Entry<T>, node: &Node) -> Fault {
+    let (Origin::Set(argument), Origin::Text(..)) = (&node.find(T::TAG).origin, &fault.origin) else { return fault };
+    let assignment = argument.strip_prefix("--set ").and_then(|argument| argument.split_once('='));
+    let Some(path) = assignment.and_then(|(key, _)| key.trim().strip_suffix(T::TAG)?.strip_suffix('.')) else {
+        return fault;
+    };
+    let schema = (entry.schema)();
+    let known = &table(schema.as_value())["properties"];
+    let mut kept = Node::empty().with(T::TAG, entry.name);
+    for field in node.fields().iter().filter(|field| known.get(&field.key).is_some()) {
+        kept.insert(&field.key, field.node.clone());
+    }
+    let kept = kept.to_toml();
+    let advice = "keeps the other keys of the table; replace all of it:";
+    Fault { message: format!("{}\n{argument} {advice} --set '{path}={kept}'", fault.text()), suggestion: None, ..fault }
 }

@@ -1,5 +1,6 @@
 //! Loads a plugin in stages. Each stage has its own readable error.
 
+use std::error::Error as _;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -58,21 +59,20 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     // SAFETY: opening a library runs its initialisers. The user chose this file, and it says of
     // itself that it is a plugin for this host. It is never closed, so nothing that it hands out
     // can dangle.
-    let library: &'static Library = unsafe { open(&full) }
-        .map(|library| Box::leak(Box::new(library)) as _)
-        .map_err(|e| open_error(e.to_string()))?;
+    let library: &'static Library =
+        unsafe { open(&full) }.map(|library| Box::leak(Box::new(library)) as _).map_err(|e| open_error(reason(&e)))?;
 
     let symbol = |prefix: &str| format!("{prefix}{}", identity.module);
     // SAFETY: `export_plugin!` makes the symbols of these names of these types: the identity in the
     // file, which was checked above, is made by the same macro.
     let (loader, record) = unsafe {
-        let loader = library.get::<*const u32>(symbol(LOADER_SYMBOL)).map_err(|e| open_error(e.to_string()))?;
+        let loader = library.get::<*const u32>(symbol(LOADER_SYMBOL)).map_err(|e| open_error(reason(&e)))?;
         let loader = **loader;
         if loader != LOADER_VERSION {
             return Err(identity.mismatch(path, format!("its loader version is {loader}, not {LOADER_VERSION}")));
         }
         let record = library.get::<*const identity::Identity>(symbol(IDENTITY_SYMBOL));
-        (loader, **record.map_err(|e| open_error(e.to_string()))?)
+        (loader, **record.map_err(|e| open_error(reason(&e)))?)
     };
     if (record.loader, record.abi_hash) != (loader, identity.abi_hash) {
         return Err(open_error("the identity in its memory is not the one in its file".to_owned()));
@@ -81,7 +81,7 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     // its header, whose first bytes it checks before it trusts the rest.
     let header = unsafe { library.get::<AbiHeaderRef>(symbol(ROOT_SYMBOL)).map(|header| *header) };
     let root = header
-        .map_err(|e| open_error(e.to_string()))?
+        .map_err(|e| open_error(reason(&e)))?
         .upgrade()
         .and_then(|header| header.init_root_module::<PluginRoot_Ref>())
         .map_err(|error| layout_error(&identity, path, &error))?;
@@ -99,6 +99,11 @@ pub fn load_linked(linked: &'static Linked) -> Result<Plugin, PluginError> {
     let identity = Identity::of(linked.identity);
     tracing::debug!("plugin {identity} is the one that is linked into the program");
     Plugin::new(None, identity, (linked.root)())
+}
+
+/// What the system says: libloading's own words are "dlopen failed".
+fn reason(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// abi_stable explains a layout at great length: that goes to the debug log.

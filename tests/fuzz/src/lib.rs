@@ -7,20 +7,37 @@
 //! `cargo fuzz run --fuzz-dir tests/fuzz --features libfuzzer nifti` searches for such bytes. Those
 //! found, and valid files, are kept in `corpus/`, and every `cargo test` tries them again.
 
-use std::alloc::System;
 use std::panic;
 use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
+mod mutate;
+mod others;
+
+pub use mutate::Mutator;
+pub use others::{archive, lists, pickle, plugin, raster, recipe, safetensors};
+
 use hearth_dicom::{FindingKind, Regions};
 use hearth_slides::{Slide, SlideOptions, TiffFile, TileCache};
+use peak_alloc::PeakAlloc;
 
 /// The limit of allocated memory, in bytes: inputs are small, and gzip unpacks to at most a
 /// thousand times its size.
 pub const LIMIT: usize = 1 << 30;
 
 #[global_allocator]
-static ALLOCATOR: cap::Cap<System> = cap::Cap::new(System, LIMIT);
+static ALLOCATOR: cap::Cap<PeakAlloc> = cap::Cap::new(PeakAlloc, LIMIT);
+
+/// Counts what is allocated.
+static PEAK: PeakAlloc = PeakAlloc;
+
+/// The most bytes that were allocated at a time while a function ran, beside those before it.
+pub fn peak_of(work: impl FnOnce()) -> usize {
+    PEAK.reset_peak_usage();
+    let before = PEAK.current_usage();
+    work();
+    PEAK.peak_usage().saturating_sub(before)
+}
 
 /// Reads bytes for libFuzzer. Its own hook ends the program at every panic, even one that a reader
 /// catches and turns into an error. Here only an uncaught panic does.

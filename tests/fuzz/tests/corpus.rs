@@ -41,3 +41,38 @@ fn dicom() {
 fn tiff() {
     replay("tiff", hearth_fuzz::tiff);
 }
+
+#[test]
+fn raster() {
+    replay("raster", hearth_fuzz::raster);
+}
+
+#[test]
+fn recipe() {
+    replay("recipe", hearth_fuzz::recipe);
+}
+
+#[test]
+fn lists() {
+    replay("lists", hearth_fuzz::lists);
+}
+
+#[test]
+fn archive() {
+    replay("archive", hearth_fuzz::archive);
+}
+
+#[test]
+fn safetensors() {
+    replay("safetensors", hearth_fuzz::safetensors);
+}
+
+#[test]
+fn pickle() {
+    replay("pickle", hearth_fuzz::pickle);
+}
+
+#[test]
+fn plugin() {
+    replay("plugin", hearth_fuzz::plugin);
+}

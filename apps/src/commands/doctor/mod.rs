@@ -1,7 +1,6 @@
 //! `hearth doctor`: what this machine has, what is missing, and the command that mends it.
 
 mod libraries;
-mod limits;
 mod parts;
 
 use serde::Serialize;

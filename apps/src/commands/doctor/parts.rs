@@ -10,7 +10,7 @@ use hearth_plugin_host::Search;
 use hearth_train::device;
 use hearth_train::distributed::mpi::{Interface, library_names};
 
-use super::{Finding, Health, libraries, limits};
+use super::{Finding, Health, libraries};
 use crate::terminal::bytes;
 
 /// Below this a run of the bundled recipes is in danger of being killed, or of failing to write.
@@ -21,7 +21,7 @@ const FEW_FILES: u64 = 1024;
 /// Everything.
 pub fn all() -> Vec<Finding> {
     let mut all = vec![processor()];
-    all.extend(memory(Path::new("/")));
+    all.extend(memory());
     all.push(disk("this folder", &env::current_dir().unwrap_or_default()));
     all.push(temporary(&env::temp_dir()));
     all.extend(devices());
@@ -52,7 +52,7 @@ fn processor() -> Finding {
     }
 }
 
-fn memory(root: &Path) -> Vec<Finding> {
+fn memory() -> Vec<Finding> {
     let machine = device::parse("cpu").ok().and_then(|device| device::memory(&device));
     let mut all = Vec::new();
     if let Some(memory) = machine {
@@ -60,25 +60,14 @@ fn memory(root: &Path) -> Vec<Finding> {
         let health = if memory.free < LITTLE { Health::Poor } else { Health::Good };
         all.push(Finding::new("memory", health, found));
     }
-    if let Some(limit) = limits::of_groups(root) {
-        let health = if limit.bytes < LITTLE { Health::Poor } else { Health::Good };
-        let finding = Finding::new("memory limit", health, format!("{} by {}", bytes(limit.bytes), limit.by));
-        all.push(match health {
-            Health::Poor => {
-                finding.mended_by("a larger limit: `docker run --memory`, `sbatch --mem`, `systemd-run -p MemoryMax=`")
-            }
-            _ => finding,
+    for limit in hearth_machine::memory_limits() {
+        let found = format!("{} by {}, {} in use", bytes(limit.bytes), limit.by, bytes(limit.used));
+        all.push(match limit.bytes < LITTLE {
+            true => Finding::new("memory limit", Health::Poor, found).mended_by(limit.raise),
+            false => Finding::good("memory limit", found),
         });
     }
-    for (name, option) in [("Max address space", "v"), ("Max data size", "d")] {
-        if let Some(limit) = limits::of_process(root, name) {
-            let found = format!("{} by `ulimit -{option}`; caches do not know of it", bytes(limit));
-            all.push(
-                Finding::new("memory limit", Health::Poor, found).mended_by(format!("ulimit -{option} unlimited")),
-            );
-        }
-    }
-    if let Some(files) = limits::of_process(root, "Max open files") {
+    if let Some(files) = hearth_machine::open_files() {
         let finding = format!("{files} at once by `ulimit -n`");
         all.push(match files {
             0..FEW_FILES => Finding::new("open files", Health::Poor, finding).mended_by("ulimit -n 4096"),

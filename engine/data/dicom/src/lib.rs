@@ -40,7 +40,7 @@ mod pairs;
 mod pattern;
 mod pixels;
 mod polygon;
-mod quiet;
+pub mod quiet;
 mod regions;
 mod rtstruct;
 mod scan;

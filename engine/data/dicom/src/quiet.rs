@@ -10,7 +10,10 @@ thread_local! {
 }
 
 /// Calls `work`; a panic in it comes back as its message.
-pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+///
+/// # Errors
+/// Where it panics.
+pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = panic::take_hook();

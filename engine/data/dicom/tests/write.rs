@@ -128,6 +128,32 @@ fn a_label_map_comes_back_from_a_segmentation() {
     assert_eq!(pairs.pairs[0].annotation.patient.as_deref(), Some("P-7"));
 }
 
+/// PS3.3, C.12.1: what processed the images, for whoever meets the file without its record.
+#[test]
+fn files_name_the_model_that_found_the_regions() {
+    let (images, out) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let series = series(images.path());
+    let regions = labels(&series);
+    let author = author().contribution("hearth 1 lung best 0123; series 1.2.3");
+    for (name, bytes) in [
+        ("seg.dcm", segmentation(&regions, &series, &author).expect("written")),
+        ("structures.dcm", structure_set(&regions, &series, &author).expect("written")),
+    ] {
+        let path = written(out.path(), name, &bytes);
+        let object = dicom_object::open_file(&path).expect("DICOM");
+        let items = object.element(tags::CONTRIBUTING_EQUIPMENT_SEQUENCE).expect("a sequence").items().expect("items");
+        let text = |tag| items[0].element(tag).expect("an element").to_str().expect("text").into_owned();
+        assert_eq!(text(tags::CONTRIBUTION_DESCRIPTION), "hearth 1 lung best 0123; series 1.2.3");
+        assert_eq!(
+            (text(tags::MANUFACTURER), text(tags::SOFTWARE_VERSIONS)),
+            ("Hearth".to_owned(), "test 1".to_owned())
+        );
+        let purpose =
+            items[0].element(tags::PURPOSE_OF_REFERENCE_CODE_SEQUENCE).expect("a purpose").items().expect("it");
+        assert_eq!(purpose[0].element(tags::CODE_VALUE).expect("a code").to_str().expect("text"), "109102");
+    }
+}
+
 #[test]
 fn regions_that_overlap_come_back() {
     let (images, out) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));

@@ -93,7 +93,9 @@ impl CacheDataset {
         if options.storage == Storage::Exact && !on_host {
             return Err(no_exact_on_device());
         }
-        let limit = options.limit.or_else(|| on_host.then(free_memory));
+        // Nobody can give more than there is.
+        let free = on_host.then(free_memory);
+        let limit = options.limit.map(|limit| limit.min(free.unwrap_or(u64::MAX))).or(free);
         if options.auto && limit.is_none() {
             let advice = "set a limit in bytes, or a rate";
             return Err(DataError::Option(format!("the free memory of the device is not known: {advice}")));
@@ -228,12 +230,9 @@ pub(super) fn count(cases: usize, rate: f64, num: Option<usize>) -> Result<usize
     Ok(((cases as f64 * rate) as usize).min(num.unwrap_or(usize::MAX)).min(cases))
 }
 
-/// The host memory that a cache may use.
+/// The host memory that a cache may use: most of what this process may use yet.
 pub(crate) fn free_memory() -> u64 {
-    let mut system = sysinfo::System::new();
-    system.refresh_memory();
-    let free = system.cgroup_limits().map_or(u64::MAX, |c| c.free_memory);
-    system.available_memory().min(free) / 10 * 9
+    hearth_machine::Allowance::now().free / 10 * 9
 }
 
 /// Bytes in a readable unit.

@@ -239,7 +239,10 @@ pub(crate) fn for_each(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads(workers).min(indices.len()) {
-            scope.spawn(run);
+            // Where the system starts no more, those that there are do the work.
+            if std::thread::Builder::new().spawn_scoped(scope, run).is_err() {
+                break;
+            }
         }
         // The calling thread is one of them.
         run();

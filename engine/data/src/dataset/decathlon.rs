@@ -105,7 +105,8 @@ pub(crate) fn read_list(dir: &Path) -> Result<Value, DataError> {
         return Err(wrong(format!("{length} bytes, more than the limit of {MAX_LIST}")));
     }
     let text = std::fs::read_to_string(&path).map_err(io)?;
-    serde_json::from_str(&text).map_err(|e| wrong(format!("not JSON: {e}")))
+    // Some editors begin a file with the mark of its encoding.
+    serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|e| wrong(format!("not JSON: {e}")))
 }
 
 /// Training and validation as MONAI's `DecathlonDataset` and `TciaDataset` split a list: indices

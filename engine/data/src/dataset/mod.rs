@@ -87,7 +87,7 @@ impl Parts {
 
 /// A number, several numbers, or a string.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, a list of numbers, or a text")]
 pub enum Field {
     /// A number.
     Number(f64),

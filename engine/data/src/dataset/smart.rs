@@ -149,9 +149,10 @@ impl SmartCacheDataset {
     fn start_threads(&self) {
         let mut running = self.threads.lock().unwrap_or_else(|p| p.into_inner());
         if running.is_empty() && self.shared.replaced > 0 {
-            running.extend((0..threads(self.shared.options.replace_workers)).map(|_| {
+            running.extend((0..threads(self.shared.options.replace_workers)).map_while(|_| {
                 let shared = self.shared.clone();
-                std::thread::spawn(move || shared.replace())
+                // Where the system starts no more, those that there are do the work.
+                std::thread::Builder::new().spawn(move || shared.replace()).ok()
             }));
         }
     }

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use super::NiftiError;
+use crate::readers::check_room;
 
 /// A file's bytes as stored on disk.
 pub(super) struct Stored {
@@ -73,6 +74,8 @@ impl Stored {
                 what: format!("{} bytes of gzip hold at most {most}, the header promises {count}", self.bytes.len()),
             });
         }
+        let full = |what: String| NiftiError::Unsupported { path: path.to_owned(), what };
+        check_room(count as u64).map_err(full)?;
         // The last four bytes of a gzip member hold its length modulo 2^32. Where that matches the
         // header, unpack at once.
         let tail = self.bytes.len().checked_sub(4).map(|at| &self.bytes[at..]);

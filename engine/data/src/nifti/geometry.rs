@@ -45,6 +45,20 @@ impl Header {
         affine
     }
 
+    /// What of the header is not used because it cannot be, in words: nibabel passes over it in
+    /// silence. A `scl_slope` of NaN is how it writes that there is none.
+    pub(crate) fn unusable(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let used = self.rectified_affine().iter().flatten().all(|value| value.is_finite());
+        if self.sform_code > 0 && used && !self.srow.iter().flatten().all(|value| value.is_finite()) {
+            all.push("its sform has values that are not finite: the qform is used".to_owned());
+        }
+        if self.scl_slope.is_infinite() {
+            all.push(format!("its scl_slope is {}: the values are not scaled", self.scl_slope));
+        }
+        all
+    }
+
     /// The matrix affine.
     pub(crate) fn sform(&self) -> Affine {
         [self.srow[0], self.srow[1], self.srow[2], IDENTITY[3]]
@@ -161,6 +175,24 @@ mod tests {
             back.sform_code = 0;
             prop_assert!(crate::affine::distance(&back.affine(), &affine) < 1e-6);
         }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let mut header = Header { dim: vec![4, 4, 4], ..Header::default() };
+        header.set_affine(&IDENTITY, 1);
+        assert!(header.unusable().is_empty());
+        // How nibabel writes that there is none.
+        header.scl_slope = f64::NAN;
+        assert!(header.unusable().is_empty());
+        header.scl_slope = f64::INFINITY;
+        header.srow[0][1] = f64::NAN;
+        let [sform, slope] = &header.unusable()[..] else { panic!("{:?}", header.unusable()) };
+        assert!(sform.contains("the qform is used") && slope.contains("scl_slope is inf"), "{sform} {slope}");
+        // Where there is nothing else, the image has no affine: what uses it says so.
+        header.qform_code = 0;
+        header.quatern = [f64::NAN; 3];
+        assert_eq!(header.unusable().len(), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod data_type;
 mod geometry;
 mod header;
 mod read;
-mod voxels;
+pub(crate) mod voxels;
 mod write;
 
 use std::path::PathBuf;

@@ -6,6 +6,7 @@ use burn::tensor::Device;
 
 use super::bytes::{Stored, exists};
 use super::{DataType, Header, MAX_BYTES, NiftiError, header, voxels};
+use crate::readers::check_room;
 use crate::{Image, Meta};
 
 /// Reads an image onto the CPU.
@@ -30,6 +31,9 @@ pub fn read_nifti_on(path: impl AsRef<Path>, device: &Device) -> Result<Image, N
     let (shape, spatial_dims) = shape(&header);
     let values = voxels::unpack(&bytes, data_type, header.big_endian, header.scaling(), shape);
     let affine = header.rectified_affine();
+    for what in header.unusable() {
+        tracing::warn!("{}: {what}", path.display());
+    }
     let mut image = Image::from_values(values, shape, affine, device);
     image.meta = Meta {
         path: Some(path.to_owned()),
@@ -73,6 +77,7 @@ fn stored(path: &Path) -> Result<(Header, DataType, Vec<u8>), NiftiError> {
         .filter(|n| *n <= MAX_BYTES)
         .ok_or_else(too_large)?;
     let mut bytes = stored.take(size as usize, &at)?;
+    check_room(4 * count).map_err(|what| NiftiError::Unsupported { path: path.to_owned(), what })?;
     // The values alone.
     bytes.drain(..header.vox_offset as usize);
     Ok((header, data_type, bytes))

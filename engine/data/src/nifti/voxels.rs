@@ -56,7 +56,7 @@ macro_rules! each_type {
 /// Reads values into row-major `[channels, x, y, z]`, threads over `x`.
 ///
 /// `bytes` must hold `channels * x * y * z` values.
-pub(super) fn unpack(
+pub(crate) fn unpack(
     bytes: &[u8],
     data_type: DataType,
     big_endian: bool,
@@ -67,7 +67,7 @@ pub(super) fn unpack(
 }
 
 /// Reads values in the order of the file, threads over parts of it.
-pub(super) fn in_order(bytes: &[u8], data_type: DataType, big_endian: bool, scaling: Option<(f64, f64)>) -> Vec<f32> {
+pub(crate) fn in_order(bytes: &[u8], data_type: DataType, big_endian: bool, scaling: Option<(f64, f64)>) -> Vec<f32> {
     each_type!(data_type, big_endian, scaling, |SIZE, read| {
         bytes.par_chunks_exact(SIZE).map(|raw| read(std::array::from_fn(|i| raw[i]))).collect()
     })

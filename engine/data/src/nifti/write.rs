@@ -15,11 +15,13 @@ pub struct NiftiOptions {
     pub scaling: Option<(f64, f64)>,
     /// gzip level, 1 (fast) to 12 (small); for names that end in `.gz`.
     pub level: i32,
+    /// The header's description, at most 79 bytes; by default that of the file the image came from.
+    pub description: Option<String>,
 }
 
 impl Default for NiftiOptions {
     fn default() -> Self {
-        NiftiOptions { data_type: DataType::F32, scaling: None, level: 4 }
+        NiftiOptions { data_type: DataType::F32, scaling: None, level: 4, description: None }
     }
 }
 
@@ -43,6 +45,12 @@ impl NiftiOptions {
     /// Stores `(value - offset) / slope`.
     pub fn scaling(mut self, slope: f64, offset: f64) -> Self {
         self.scaling = Some((slope, offset));
+        self
+    }
+
+    /// Describes the image: the first 79 bytes.
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
         self
     }
 
@@ -154,6 +162,11 @@ fn header(image: &Image, options: &NiftiOptions) -> Header {
         if c > 1 && source.dim.len() == 4 {
             header.pixdim[4] = source.pixdim[4];
         }
+    }
+    if let Some(description) = &options.description {
+        header.descrip = [0; 80];
+        // The last byte stays zero, as C's texts end.
+        header.descrip[..79].iter_mut().zip(description.bytes()).for_each(|(to, from)| *to = from);
     }
     if dim.iter().any(|d| *d > i16::MAX as usize) {
         header.version = 2;

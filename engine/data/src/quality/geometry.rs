@@ -77,6 +77,10 @@ fn nifti(header: &Header, used: &Affine, n: usize, out: &mut Vec<Finding>) {
         let advice = "its absolute value, or 1, was used; write the right one into the header";
         out.push(Finding::new(Severity::Warning, Kind::BadSpacing, what).advice(advice));
     }
+    for what in header.unusable() {
+        let advice = "write a valid value into the header, or convert the image anew from its source";
+        out.push(Finding::new(Severity::Warning, Kind::BadHeader, what).advice(advice));
+    }
     let (sform, qform) = (header.sform(), header.qform());
     let apart = |a: &Affine, b: &Affine| {
         let (a, b) = (affine::restrict(a, n), affine::restrict(b, n));

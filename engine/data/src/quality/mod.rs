@@ -76,6 +76,8 @@ pub enum Kind {
     BadAffine,
     /// A voxel size that is 0, negative, NaN or implausible.
     BadSpacing,
+    /// A value of the header that cannot be used.
+    BadHeader,
     /// Axes that are not at right angles.
     Sheared,
     /// Axes that lie between the body's axes.
@@ -129,6 +131,7 @@ impl Kind {
             Kind::Unpaired => "unpaired annotation",
             Kind::BadAffine => "bad affine",
             Kind::BadSpacing => "bad voxel size",
+            Kind::BadHeader => "bad header",
             Kind::Sheared => "sheared grid",
             Kind::Oblique => "oblique grid",
             Kind::Mirrored => "left-handed grid",

@@ -55,6 +55,8 @@ pub(crate) use tiff::region as slide_region;
 pub use tiff::{TiffReader, WSIReader};
 
 use crate::Image;
+use hearth_dicom::quiet::caught;
+use hearth_machine::{Allowance, readable};
 use hearth_registry::{Fault, Kind, Node, Place, Registry, nearest};
 
 /// Options of readers. Each reader uses those that concern it.
@@ -270,7 +272,25 @@ pub fn read_image_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<
         }
         None => choose(path)?,
     };
-    reader.read(path, options)
+    // Decoders of others may panic on what a damaged file holds: that is this file's error.
+    caught(|| reader.read(path, options)).unwrap_or_else(|panic| {
+        Err(ReadError::new(path, format!("the file is damaged in a way that its decoder does not expect: {panic}")))
+    })
+}
+
+/// Fails where reading would take more memory than this process may use beside what it uses now.
+pub(crate) fn check_room(bytes: u64) -> Result<(), String> {
+    /// Less is not worth asking the system.
+    const LITTLE: u64 = 64 << 20;
+    if bytes <= LITTLE {
+        return Ok(());
+    }
+    let allowance = Allowance::now();
+    if bytes <= allowance.free {
+        return Ok(());
+    }
+    let (takes, free) = (readable(bytes), readable(allowance.free));
+    Err(format!("reading it takes {takes} of memory, and {free} are left of {allowance}"))
 }
 
 /// The reader of a file: the newest that recognizes its content, else the newest with its suffix.

@@ -3,9 +3,11 @@ use std::io::{BufReader, Read, Seek};
 use std::panic::catch_unwind;
 use std::path::Path;
 
-use npyz::{NpyFile, NpyHeader, Order, TypeChar};
+use npyz::{Endianness, NpyHeader, Order, TypeChar};
+use rayon::prelude::*;
 
-use super::{Probe, ReadError, ReadOptions, Reader};
+use super::{Probe, ReadError, ReadOptions, Reader, check_room};
+use crate::nifti::{DataType, voxels};
 use crate::{Image, Meta, affine, host_device};
 
 /// The most values of an array.
@@ -65,14 +67,62 @@ fn from_npz(file: BufReader<File>, key: Option<&str>) -> Result<Array, String> {
         let names: Vec<&str> = names.iter().map(|n| n.trim_end_matches(".npy")).collect();
         format!("no array `{}`; there are {names:?}", name.trim_end_matches(".npy"))
     })?;
-    let length = entry.size();
+    // Deflate packs at most 1032 to 1: an archive that promises more lies.
+    let length = entry.size().min(entry.compressed_size().saturating_mul(1032).max(1024));
     Array::read(entry, length)
+}
+
+/// How a number is stored.
+#[derive(Clone, Copy)]
+enum Stored {
+    /// As in NIfTI.
+    Number(DataType),
+    /// A byte that is 0 or not.
+    Flag,
+    Half,
+}
+
+impl Stored {
+    fn of(kind: TypeChar, size: u64) -> Option<Self> {
+        Some(Stored::Number(match (kind, size) {
+            (TypeChar::Bool, 1) => return Some(Stored::Flag),
+            (TypeChar::Float, 2) => return Some(Stored::Half),
+            (TypeChar::Uint, 1) => DataType::U8,
+            (TypeChar::Uint, 2) => DataType::U16,
+            (TypeChar::Uint, 4) => DataType::U32,
+            (TypeChar::Uint, 8) => DataType::U64,
+            (TypeChar::Int, 1) => DataType::I8,
+            (TypeChar::Int, 2) => DataType::I16,
+            (TypeChar::Int, 4) => DataType::I32,
+            (TypeChar::Int, 8) => DataType::I64,
+            (TypeChar::Float, 4) => DataType::F32,
+            (TypeChar::Float, 8) => DataType::F64,
+            _ => return None,
+        }))
+    }
+
+    /// The values in the order of the file.
+    fn in_order(self, bytes: &[u8], big: bool) -> Vec<f32> {
+        match self {
+            Stored::Number(data_type) => voxels::in_order(bytes, data_type, big, None),
+            Stored::Flag => bytes.par_iter().map(|byte| f32::from(u8::from(*byte != 0))).collect(),
+            Stored::Half => {
+                let read = |raw: &[u8; 2]| {
+                    let bits = if big { u16::from_be_bytes(*raw) } else { u16::from_le_bytes(*raw) };
+                    f32::from(half::f16::from_bits(bits))
+                };
+                bytes.as_chunks::<2>().0.par_iter().map(read).collect()
+            }
+        }
+    }
 }
 
 struct Array {
     shape: Vec<usize>,
     fortran: bool,
-    values: Vec<f32>,
+    bytes: Vec<u8>,
+    stored: Stored,
+    big: bool,
     dtype: String,
 }
 
@@ -80,8 +130,7 @@ impl Array {
     /// `length`: the most bytes available, including the header.
     fn read(mut source: impl Read, length: u64) -> Result<Array, String> {
         let header = header(&mut source)?;
-        let file = NpyFile::with_header(header, source);
-        let shape: Vec<u64> = file.shape().to_vec();
+        let shape: Vec<u64> = header.shape().to_vec();
         let count = shape.iter().try_fold(1_u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_VALUES);
         let count =
             count.ok_or_else(|| format!("an array of shape {shape:?} is over the limit of {MAX_VALUES} values"))?;
@@ -89,39 +138,30 @@ impl Array {
             // The other axes may then have any length, which would make a loop over them unbounded.
             return Err(format!("an array of shape {shape:?} has no values"));
         }
-        let fortran = file.order() == Order::Fortran;
-        let npyz::DType::Plain(dtype) = file.dtype() else {
+        let fortran = header.order() == Order::Fortran;
+        let npyz::DType::Plain(dtype) = header.dtype() else {
             return Err("an array of records; expected one number per element".to_owned());
         };
         let size = dtype.size_field();
-        if count.checked_mul(size).is_none_or(|bytes| bytes > length) {
+        let Some(all) = count.checked_mul(size).filter(|bytes| *bytes <= length) else {
             return Err(format!("the header promises {shape:?} values of {size} bytes, the file has {length} bytes"));
-        }
-        let values = match (dtype.type_char(), size) {
-            (TypeChar::Bool, 1) => convert::<bool>(file, |v| f32::from(u8::from(v))),
-            (TypeChar::Uint, 1) => convert::<u8>(file, f32::from),
-            (TypeChar::Uint, 2) => convert::<u16>(file, f32::from),
-            (TypeChar::Uint, 4) => convert::<u32>(file, |v| v as f32),
-            (TypeChar::Uint, 8) => convert::<u64>(file, |v| v as f32),
-            (TypeChar::Int, 1) => convert::<i8>(file, f32::from),
-            (TypeChar::Int, 2) => convert::<i16>(file, f32::from),
-            (TypeChar::Int, 4) => convert::<i32>(file, |v| v as f32),
-            (TypeChar::Int, 8) => convert::<i64>(file, |v| v as f32),
-            (TypeChar::Float, 2) => convert::<half::f16>(file, f32::from),
-            (TypeChar::Float, 4) => convert::<f32>(file, |v| v),
-            (TypeChar::Float, 8) => convert::<f64>(file, |v| v as f32),
-            _ => return Err(format!("elements of type {dtype}; expected whole or real numbers")),
-        }
-        .map_err(|e| format!("the array can't be read: {e}"))?;
-        if values.len() as u64 != count {
-            return Err(format!("the array ends after {} of {count} values", values.len()));
+        };
+        let stored = Stored::of(dtype.type_char(), size)
+            .ok_or_else(|| format!("elements of type {dtype}; expected whole or real numbers"))?;
+        // The bytes, the values, and the values in another order.
+        check_room(all + 2 * 4 * count)?;
+        let mut bytes = Vec::with_capacity(all as usize);
+        let read = source.take(all).read_to_end(&mut bytes).map_err(|e| format!("the array can't be read: {e}"))?;
+        if (read as u64) < all {
+            return Err(format!("the array can't be read: it ends after {} of {count} values", read as u64 / size));
         }
         let shape = shape.iter().map(|d| *d as usize).collect();
-        Ok(Array { shape, fortran, values, dtype: dtype.to_string() })
+        let big = dtype.endianness() == Endianness::Big;
+        Ok(Array { shape, fortran, bytes, stored, big, dtype: dtype.to_string() })
     }
 
     fn image(self, path: &Path) -> Result<Image, ReadError> {
-        let Array { shape, fortran, values, dtype } = self;
+        let Array { shape, fortran, bytes, stored, big, dtype } = self;
         let [x, y, z, c] = match shape[..] {
             [x, y] => [x, y, 1, 1],
             [x, y, z] => [x, y, z, 1],
@@ -130,9 +170,13 @@ impl Array {
         };
         // From (x, y, z, c) in either order to (c, x, y, z) with z fastest.
         let step = if fortran { [1, x, x * y, x * y * z] } else { [y * z * c, z * c, c, 1] };
-        let values = if c == 1 && !fortran {
-            values
+        let values = if let (true, Stored::Number(data_type)) = (fortran, stored) {
+            // The order of NIfTI.
+            voxels::unpack(&bytes, data_type, big, None, [c, x, y, z])
+        } else if c == 1 && !fortran {
+            stored.in_order(&bytes, big)
         } else {
+            let values = stored.in_order(&bytes, big);
             let mut out = Vec::with_capacity(values.len());
             for (l, i, j) in (0..c).flat_map(|l| (0..x).flat_map(move |i| (0..y).map(move |j| (l, i, j)))) {
                 let start = l * step[3] + i * step[0] + j * step[1];
@@ -184,10 +228,6 @@ fn header(source: &mut impl Read) -> Result<NpyHeader, String> {
     let parsed = catch_unwind(|| NpyHeader::from_reader(&bytes[..]));
     let parsed = parsed.map_err(|_| "an array that is over any limit".to_owned())?;
     parsed.map_err(|e| not(&e.to_string()))
-}
-
-fn convert<T: npyz::Deserialize>(file: NpyFile<impl Read>, to: impl Fn(T) -> f32) -> std::io::Result<Vec<f32>> {
-    file.data::<T>().map_err(|e| std::io::Error::other(e.to_string()))?.map(|v| v.map(&to)).collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 use std::path::Path;
 
-use image::{DynamicImage, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
 
-use super::{Probe, ReadError, ReadOptions, Reader};
+use super::{Probe, ReadError, ReadOptions, Reader, check_room};
 use crate::{Image, Meta, affine, host_device};
 
 /// The most bytes that a picture may unpack to.
@@ -45,7 +45,12 @@ impl Reader for RasterReader {
         let mut reader =
             ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(|e| ReadError::new(path, e))?;
         reader.limits(limits);
-        let picture = reader.decode().map_err(|e| ReadError::new(path, e))?;
+        let decoder = reader.into_decoder().map_err(|e| ReadError::new(path, e))?;
+        let (width, height) = decoder.dimensions();
+        let values = u64::from(width) * u64::from(height) * u64::from(decoder.color_type().channel_count());
+        // The file's values, the same in f32, and those in another order.
+        check_room(decoder.total_bytes().saturating_add(2 * 4 * values)).map_err(|what| ReadError::new(path, what))?;
+        let picture = DynamicImage::from_decoder(decoder).map_err(|e| ReadError::new(path, e))?;
         let (width, height) = (picture.width() as usize, picture.height() as usize);
         let (stored, channels, values): (_, _, Vec<f32>) = match picture {
             DynamicImage::ImageLuma8(p) => ("uint8", 1, widen(&p)),

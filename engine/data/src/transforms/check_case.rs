@@ -12,13 +12,15 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, affine};
 const AXES: f64 = 1e-3;
 /// The tolerance between the positions of their first voxels, in voxels.
 const POSITION: f64 = 0.1;
+/// Larger values have squares that f32 does not hold: means and deviations become infinite.
+const LARGEST: f32 = 1e18;
 /// The most invalid label values that are named.
 const NAMED: usize = 5;
 
 /// Refuses a case that would break a run. Use it directly after [`super::LoadImage`] and
 /// [`super::EnsureChannelFirst`].
 ///
-/// The image must be finite and have `channels` channels. The label must have the image's shape and
+/// The image must be finite, at most 1e18 from 0, and have `channels` channels. The label must have the image's shape and
 /// affine (axes to 0.001 of the spacing, position to 0.1 voxel), and whole values from 0 to
 /// `num_classes - 1`; without `num_classes`, finite ones. Where the sample has only one of the two,
 /// only that one is looked at. Nothing is changed. (MONAI has no such transform.)
@@ -100,36 +102,43 @@ impl CheckCase {
             };
             return Err(TransformError::new(what).expected(format!("{expected}, as many as the network takes")));
         }
-        let (mut nan, mut infinite, mut all) = (0, 0, 0);
+        let (mut nan, mut infinite, mut huge, mut all) = (0, 0, 0, 0);
         // The files of a case with several images are its channels, in their order.
         let mut hit: Vec<String> = Vec::new();
         with_values(image, |values| {
             all = values.len();
             for (channel, values) in values.chunks((all / channels.max(1)).max(1)).enumerate() {
-                let before = nan + infinite;
+                let before = nan + infinite + huge;
                 for part in values.chunks(4096) {
                     // One cheap check per block; blocks with invalid values are rare.
-                    if !part.iter().fold(true, |fine, v| fine & v.is_finite()) {
+                    if !part.iter().fold(true, |fine, v| fine & (v.abs() <= LARGEST)) {
                         nan += part.iter().filter(|v| v.is_nan()).count();
                         infinite += part.iter().filter(|v| v.is_infinite()).count();
+                        huge += part.iter().filter(|v| v.is_finite() && v.abs() > LARGEST).count();
                     }
                 }
-                if nan + infinite > before {
+                if nan + infinite + huge > before {
                     hit.push(channel.to_string());
                 }
             }
         })?;
+        let place = || match (channels, &hit[..]) {
+            (1, _) => String::new(),
+            (_, [one]) => format!(", all in channel {one} (the first is 0)"),
+            _ => format!(", in channels {} (the first is 0)", hit.join(", ")),
+        };
         if nan + infinite > 0 {
-            let count = nan + infinite;
-            let place = match (channels, &hit[..]) {
-                (1, _) => String::new(),
-                (_, [one]) => format!(", all in channel {one} (the first is 0)"),
-                _ => format!(", in channels {} (the first is 0)", hit.join(", ")),
-            };
+            let (count, place) = (nan + infinite, place());
             let what = format!("{count} of {all} voxels are not finite ({nan} NaN, {infinite} infinite){place}");
             return Err(TransformError::new(what)
                 .expected("finite values")
                 .advice("one such voxel makes the loss NaN: replace them in the file, or exclude the case"));
+        }
+        if huge > 0 {
+            let what = format!("{huge} of {all} voxels are more than {LARGEST:e} from 0{}", place());
+            return Err(TransformError::new(what)
+                .expected("values whose squares f32 holds")
+                .advice("they often mark voxels without a value: replace them in the file, or exclude the case"));
         }
         Ok(())
     }

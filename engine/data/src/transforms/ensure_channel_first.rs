@@ -9,7 +9,7 @@ use crate::{Draw, Fault, Image, Sample, TransformError};
 
 /// The channel axis: an axis (negative counts from the end), or `no_channel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the index of an axis, or \"no_channel\"")]
 pub enum ChannelDim {
     /// An axis of the stored array.
     Axis(i64),

@@ -36,7 +36,7 @@ pub struct GridSplit {
 
 /// The size of the parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected whole numbers of voxels, or a table with those of each key")]
 pub enum SplitSize {
     /// The same for all keys.
     All(OneOrMany<usize>),

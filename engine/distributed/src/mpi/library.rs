@@ -1,5 +1,6 @@
 //! Finds and opens the MPI library.
 
+use std::error::Error as _;
 use std::ffi::{OsStr, c_int};
 use std::path::Path;
 
@@ -86,7 +87,9 @@ fn load(name: &OsStr) -> Result<Library, String> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
     // SAFETY: opening a library runs its initializers; those of an MPI library only set up its own
     // state. It is named by the user, or has the name of an MPI library.
-    unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }.map(Into::into).map_err(|error| error.to_string())
+    unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }
+        .map(Into::into)
+        .map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }
 
 /// No MPI of Windows has one of the three interfaces.

@@ -1,5 +1,6 @@
 //! Finds and opens NCCL or RCCL, and the driver that belongs to it.
 
+use std::error::Error as _;
 use std::ffi::{OsStr, OsString, c_char, c_int};
 use std::fmt;
 use std::path::Path;
@@ -165,7 +166,7 @@ pub(super) type LastError = unsafe extern "C" fn(super::symbols::Pointer) -> *co
 fn load(name: &OsStr) -> Result<Library, String> {
     // SAFETY: opening a library runs its initializers; those of NCCL, RCCL and the drivers only set
     // up their own state. It is named by the user, or has the name of one of them.
-    unsafe { Library::new(name) }.map_err(|error| error.to_string())
+    unsafe { Library::new(name) }.map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }
 
 /// NCCL and RCCL are libraries of Linux.

@@ -1,5 +1,6 @@
 //! The functions of ROCm SMI. All `unsafe` code of this crate is here: the calls of a C library.
 
+use std::error::Error as _;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fmt;
 
@@ -206,7 +207,7 @@ unsafe fn function<F: Copy>(library: &Library, symbol: &str) -> Option<F> {
 fn load(name: &OsStr) -> Result<Library, String> {
     // SAFETY: opening a library runs its initializers; those of ROCm SMI set up its own state only.
     // It has ROCm SMI's name, or the caller names it as one.
-    unsafe { Library::new(name) }.map_err(|error| error.to_string())
+    unsafe { Library::new(name) }.map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }
 
 /// ROCm SMI is a library of Linux.

@@ -115,6 +115,7 @@ impl PatchEmbeddingBlock {
             Param::from_tensor(value).set_require_grad(false)
         };
         let name = "position_embeddings";
+        scope.count(name, &[grid[0], grid[1], grid[2], hidden_size]);
         let position_embeddings = match options.pos_embed_type {
             PositionEmbedding::None => scope.constant(shape, 0.0),
             PositionEmbedding::Learnable => scope.draw(name, shape, Draw::Normal(DEVIATION)),

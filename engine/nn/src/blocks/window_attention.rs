@@ -69,6 +69,9 @@ impl WindowAttention {
         if window_size.contains(&0) {
             return Err(ConfigError::value("window_size", window_size, "expected at least 1"));
         }
+        let [x, y, z] = window_size;
+        // Each value has eight bytes.
+        scope.count("relative_position_index", &[2, x, y, z, x, y, z]);
         let places: usize = window_size.iter().product();
         let rows = window_size.iter().map(|length| 2 * length - 1).product();
         let index = TensorData::new(relative_positions(window_size), [places, places]);

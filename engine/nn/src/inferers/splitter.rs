@@ -11,7 +11,7 @@ use crate::layers::Axes;
 
 /// The overlap of a patch with the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a whole number of voxels, or a share of the patch from 0 to 1")]
 pub enum Overlap {
     /// A number of voxels.
     Voxels(u64),

@@ -8,7 +8,7 @@ use super::LayerSpec;
 /// A probability, or a layer as in MONAI's factory: `0.2`, `"dropout"` (its `p` is 0.5),
 /// `["alphadropout", { p = 0.1 }]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a probability, or a layer as in [\"alphadropout\", { p = 0.1 }]")]
 pub enum DropoutSpec {
     /// Plain dropout with this probability.
     Probability(f64),

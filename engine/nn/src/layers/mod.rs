@@ -18,6 +18,7 @@ mod linear;
 mod norm;
 mod path;
 mod pool;
+mod rehearsal;
 mod residual_unit;
 mod scope;
 mod sequential;
@@ -42,6 +43,7 @@ pub(crate) use path::LayerPath;
 pub use path::{has_layer_ranges, layer_ranges};
 pub use pool::Pool;
 pub(crate) use pool::{max_pool, per_axis};
+pub(crate) use rehearsal::rehearse;
 pub use residual_unit::ResidualUnit;
 pub use scope::Scope;
 pub use sequential::{Layer, Sequential};
@@ -83,6 +85,14 @@ pub enum ConfigError {
         value: String,
         /// The expected value.
         expected: String,
+    },
+    /// Weights that there is no memory for, or more than any network has.
+    #[error("{reason}")]
+    TooLarge {
+        /// The shape of the weight that was one too many.
+        shape: Vec<usize>,
+        /// What it takes, and what there is.
+        reason: String,
     },
 }
 

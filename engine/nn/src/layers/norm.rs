@@ -62,6 +62,7 @@ impl BatchNorm {
     /// A batch norm with scale 1, offset 0, running mean 0 and running variance 1.
     pub fn new(scope: &Scope, channels: usize, eps: f64, momentum: f64, affine: bool) -> Self {
         let device = scope.device().clone().inner();
+        scope.count("running_mean", &[2, channels]);
         BatchNorm {
             weight: affine.then(|| scope.draw("weight", [channels], scope.init().scales())),
             bias: affine.then(|| scope.constant([channels], 0.0)),

@@ -34,7 +34,7 @@ impl ResidualUnit {
         let units = units.max(1);
         let [input, output] = options.channels;
         let inner = scope.enter("conv");
-        let mut path = Vec::with_capacity(units);
+        let mut path = Vec::new();
         for i in 0..units {
             let mut unit = options.clone();
             if i > 0 {

@@ -5,6 +5,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
 use rayon::prelude::*;
 
+use super::rehearsal::{self, unwritten};
 use super::{Draw, Init};
 
 /// Device, seed and path of the layer under construction.
@@ -58,6 +59,9 @@ impl Scope {
 
     /// A parameter drawn from a distribution.
     pub fn draw<const D: usize>(&self, name: &str, shape: [usize; D], draw: Draw) -> Param<Tensor<D>> {
+        if self.count(name, &shape) {
+            return unwritten(shape, &self.device);
+        }
         let values = match draw {
             Draw::Constant(value) => return self.constant(shape, value),
             Draw::Uniform(bound) => self.values(name, shape, |key, i| (2.0 * key.uniform(i) - 1.0) * bound),
@@ -88,8 +92,17 @@ impl Scope {
         Key::new(self.seed).with_text("init").with_text(&self.enter(name).path)
     }
 
+    /// Counts values that a layer makes by itself, where a network is only rehearsed; says whether
+    /// it is.
+    pub(crate) fn count(&self, name: &str, shape: &[usize]) -> bool {
+        rehearsal::count(|| self.enter(name).path, shape)
+    }
+
     /// A parameter of one value.
     pub fn constant<const D: usize>(&self, shape: [usize; D], value: f64) -> Param<Tensor<D>> {
+        if self.count("*", &shape) {
+            return unwritten(shape, &self.device);
+        }
         Param::from_tensor(Tensor::full(shape, value, &self.device))
     }
 }

@@ -9,7 +9,7 @@ use super::ConfigError;
 
 /// `"batch"` or `["group", { num_groups = 2 }]`. Names are not case-sensitive; `""` is no layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the name of a layer, or as in [\"group\", { num_groups = 2 }]")]
 pub enum LayerSpec {
     /// A name alone.
     Name(String),
@@ -112,13 +112,23 @@ pub(crate) fn in_space(spatial_dims: usize, number: usize) -> [usize; 3] {
 }
 
 /// One number for all axes, or one per axis.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a whole number, or one for each axis")]
 pub enum Axes<T = usize> {
     /// The same on every axis.
     All(T),
     /// One per spatial axis.
     Each(Vec<T>),
+}
+
+/// As it is written in a recipe: errors show it.
+impl<T: core::fmt::Debug> core::fmt::Debug for Axes<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Axes::All(value) => value.fmt(f),
+            Axes::Each(values) => values.fmt(f),
+        }
+    }
 }
 
 impl<T: Copy + core::fmt::Debug> Axes<T> {

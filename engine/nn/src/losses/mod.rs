@@ -163,7 +163,7 @@ impl Reduction {
 
 /// One weight for all classes, or one per class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, or one for each class")]
 pub enum ClassWeight {
     /// The same for all.
     All(f64),

@@ -316,7 +316,7 @@ impl Builder<'_> {
         for (i, count) in blocks.iter().enumerate() {
             let name = format!("denseblock{}", i + 1);
             let inner = scope.enter(&name);
-            let mut layers = Vec::with_capacity(*count);
+            let mut layers = Vec::new();
             for number in 1..=*count {
                 let name = format!("denselayer{number}");
                 let layer = self.layer(&inner.enter(&name), channels)?;

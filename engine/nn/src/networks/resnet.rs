@@ -211,7 +211,7 @@ impl ResNetConfig {
         let mut layer = |index: usize| {
             let name = format!("layer{}", index + 1);
             let inner = scope.enter(&name);
-            let mut blocks = Vec::with_capacity(layers[index]);
+            let mut blocks = Vec::new();
             for i in 0..layers[index] {
                 let options = BlockOptions {
                     spatial_dims: dims,

@@ -227,7 +227,7 @@ impl Body {
         let filters = config.init_filters;
         let down = config.blocks_down.iter().enumerate().map(|(i, blocks)| {
             let (scope, channels) = (scope.enter("down_layers").enter(&i.to_string()), filters << i);
-            let mut entries = Vec::with_capacity(blocks + 1);
+            let mut entries = Vec::new();
             if i > 0 {
                 let conv = config.conv(&scope.enter("0"), [channels / 2, channels], 3, 2, false)?;
                 entries.push(("0".to_owned(), Entry::Conv(conv)));

@@ -173,7 +173,7 @@ impl SENetConfig {
         let mut layer = |index: usize| {
             let (planes, stride) = (64 << index, if index == 0 { 1 } else { 2 });
             let inner = scope.enter(&format!("layer{}", index + 1));
-            let mut blocks = Vec::with_capacity(layers[index]);
+            let mut blocks = Vec::new();
             for i in 0..layers[index] {
                 let stride = if i == 0 { stride } else { 1 };
                 let output = planes * crate::blocks::EXPANSION;

@@ -1,10 +1,11 @@
 //! [`NetworkConfig`]: networks as a recipe names them.
 
 use burn::tensor::Device;
-use hearth_registry::{Fault, Kind, Named, Place};
+use hearth_machine::Allowance;
+use hearth_registry::{Fault, Kind, Named, Node, Place};
 
 use super::{AnyNetwork, Network};
-use crate::layers::ConfigError;
+use crate::layers::{ConfigError, rehearse};
 
 /// A network by name, as a recipe gives it: `name = "UNet"` and the network's own parameters.
 ///
@@ -62,9 +63,18 @@ impl NetworkSpec {
     /// Builds the network with weights drawn from `seed`.
     ///
     /// # Errors
-    /// For invalid parameters.
+    /// For invalid parameters, and for weights that this process has no memory for.
     pub fn init(&self, device: &Device, seed: u64) -> Result<AnyNetwork, ConfigError> {
+        self.weights(device)?;
         (self.init)(device, seed)
+    }
+
+    /// Bytes of its weights in f32, without drawing them.
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    pub fn weights(&self, device: &Device) -> Result<u64, ConfigError> {
+        rehearse(Allowance::now(), || (self.init)(device, 0))
     }
 
     /// Whether it has further outputs in training that need their own loss
@@ -114,6 +124,40 @@ impl From<ConfigError> for Fault {
             _ => Fault::new(error.to_string()),
         }
     }
+}
+
+impl ConfigError {
+    /// This error of the network of a table, at the key that is to blame.
+    pub fn in_table(self, table: &Node) -> Fault {
+        let Self::TooLarge { shape, .. } = &self else { return self.into() };
+        match blamed(table, shape) {
+            Some(key) => Fault::at(key.clone(), format!("{self}: lower `{key}`")),
+            None => self.into(),
+        }
+    }
+}
+
+/// The key of the number that makes the most of a weight's shape; of none that it contains, the key
+/// of the largest number.
+fn blamed(table: &Node, shape: &[usize]) -> Option<String> {
+    let share = |number: &u64| {
+        let times = shape.iter().filter(|length| **length as u64 == *number).count();
+        (*number as f64).powi(times as i32)
+    };
+    let numbers = table.fields().iter().map(|field| (&field.key, numbers(&field.node)));
+    let largest = numbers.filter_map(|(key, numbers)| {
+        let share = numbers.iter().map(share).fold(1.0, f64::max);
+        Some((key, share, numbers.into_iter().max()?))
+    });
+    let by_share = |a: &(&String, f64, u64), b: &(&String, f64, u64)| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2));
+    largest.max_by(by_share).map(|(key, _, _)| key.clone())
+}
+
+/// All whole numbers in a value, however deep.
+fn numbers(node: &Node) -> Vec<u64> {
+    let own = node.to_toml().as_integer().and_then(|number| u64::try_from(number).ok());
+    let inside = node.items().iter().chain(node.fields().iter().map(|field| &field.node));
+    own.into_iter().chain(inside.flat_map(numbers)).collect()
 }
 
 /// The channels of a shape that starts with them.

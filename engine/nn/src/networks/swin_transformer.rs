@@ -81,6 +81,9 @@ pub(super) fn four() -> f64 {
     4.0
 }
 
+/// The most blocks of a stage; published networks have up to 18.
+const MOST_BLOCKS: usize = 1000;
+
 pub(super) fn three() -> usize {
     3
 }
@@ -143,6 +146,9 @@ impl SwinTransformerConfig {
             four.ok_or_else(|| ConfigError::value(name, given, "expected four numbers of at least 1"))
         };
         let (depths, heads) = (four("depths", &self.depths)?, four("num_heads", &self.num_heads)?);
+        if depths.iter().any(|depth| *depth > MOST_BLOCKS) {
+            return Err(ConfigError::value("depths", &self.depths, format!("expected at most {MOST_BLOCKS} blocks")));
+        }
         let window_size = self.window_size.resolve("window_size", spatial_dims, 1)?;
         let patch_size = self.patch_size.resolve("patch_size", spatial_dims, 1)?;
         let clock = DropoutClock::default();

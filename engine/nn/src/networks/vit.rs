@@ -149,7 +149,7 @@ impl ViTConfig {
             clock: clock.clone(),
         };
         let inner = scope.enter("blocks");
-        let mut blocks = Vec::with_capacity(self.num_layers);
+        let mut blocks = Vec::new();
         for i in 0..self.num_layers {
             let name = i.to_string();
             let block = TransformerBlock::new(&inner.enter(&name), &transformer)?;

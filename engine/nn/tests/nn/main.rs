@@ -1,6 +1,7 @@
 //! The crate as its users see it, against closed forms, finite differences, recorded values and
 //! MONAI itself.
 
+mod absurd;
 mod checkpointing;
 mod classification;
 #[path = "../../../../tests/clients.rs"]

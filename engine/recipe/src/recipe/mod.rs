@@ -31,6 +31,7 @@ pub mod bundled;
 mod distributed;
 mod folds;
 mod init;
+mod labels;
 mod listens;
 pub mod metric;
 mod output;
@@ -40,6 +41,7 @@ pub mod post;
 mod profile_steps;
 mod schema;
 mod tta;
+mod workers;
 
 pub use adversarial::Adversarial;
 pub use distributed::{Cards, Distributed, Mode};

@@ -21,12 +21,14 @@ use super::adversarial::Adversarial;
 use super::distributed::Distributed;
 use super::folds::Folds;
 use super::init::Init;
+use super::labels;
 use super::listens::Listens;
 use super::metric::Metric;
 use super::output::{Output, TaskEntry};
 use super::plugin_entry::PluginEntry;
 use super::profile_steps::ProfileSteps;
 use super::tta::Tta;
+use super::workers;
 
 /// A whole recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -364,6 +366,8 @@ impl Recipe {
         demand(!self.transforms.is_empty(), "transforms", "a recipe needs at least LoadImage".into())?;
         demand(training.epochs >= 1, "training.epochs", format!("epochs is {}; give 1 or more", training.epochs))?;
         demand(training.batch_size >= 1, "training.batch_size", "a batch holds at least 1 case".into())?;
+        workers::check(document, data)?;
+        labels::check(document, &self.labels)?;
         demand(training.accumulate >= 1, "training.accumulate", "a step takes at least 1 batch".into())?;
         self.distributed.check().map_err(|fault| document.located("", fault))?;
         if let Some(profile) = &self.profile {

@@ -9,6 +9,7 @@ use hearth_nn::losses::PatchAdversarialLoss;
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_train::{AdversaryOptions, GanOptions, GanTrainer, Latents, Ranks, Shown};
 
+use super::fits::check_training;
 use super::session::training_loader;
 use super::{Cases, Plan, Start, parts};
 use crate::error::{At, Outcome, RecipeError};
@@ -47,7 +48,8 @@ impl Plan {
         // The seed of the generator would draw related weights.
         let seed = self.recipe.training.seed.wrapping_add(1);
         let built = config.init(&self.device, seed);
-        let discriminator = built.map_err(|error| self.document.located("discriminator", error.into()))?;
+        let discriminator =
+            built.map_err(|error| self.document.located("discriminator", error.in_table(config.node())))?;
         if !self.recipe.learns().generates() {
             let [_, predicted] = generator.channels();
             let image = if self.conditions() { self.recipe.image_channels() } else { 0 };
@@ -107,6 +109,7 @@ pub fn gan_trainer(
 ) -> Outcome<GanTrainer<AnyNetwork, AnyNetwork>> {
     let cases = Cases::open(data, &plan.recipe)?;
     let generator = plan.starting_network(from)?;
+    check_training(plan, &generator)?;
     // Before the work begins.
     let discriminator = judge(plan, &generator)?;
     notice!("{}: {} images train, on {}", cases.name, cases.training.len(), hearth_train::device::name(&plan.device));

@@ -17,6 +17,7 @@ use super::patients::patient_in_name;
 use super::{Cases, Plan, folders};
 use crate::error::{Context, Outcome, RecipeError};
 use crate::recipe::{FoldMethod, Folds};
+use crate::text::json_fault;
 
 /// The cases of each fold: those that validate while all others train.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,10 +62,12 @@ impl FoldList {
     pub fn read(path: &Path) -> Outcome<Self> {
         let doing = || format!("cannot read the folds in {}", path.display());
         let text = std::fs::read_to_string(path).while_doing(doing)?;
+        let text = text.trim_start_matches('\u{feff}');
+        let wrong = |error: serde_json::Error| RecipeError::new(json_fault(&error)).context(doing());
         if !text.trim_start().starts_with('[') {
-            return serde_json::from_str(&text).while_doing(doing);
+            return serde_json::from_str(text).map_err(wrong);
         }
-        let splits: Vec<Split> = serde_json::from_str(&text).while_doing(doing)?;
+        let splits: Vec<Split> = serde_json::from_str(text).map_err(wrong)?;
         if let Some((fold, case)) = splits
             .iter()
             .enumerate()

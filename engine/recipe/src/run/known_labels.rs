@@ -1,5 +1,5 @@
-//! Whether the label maps of a data set hold only labels that the recipe's regions know, before a
-//! run that would read them one by one.
+//! Whether the label maps of a data set hold only labels that the recipe's regions know, and any at
+//! all, before a run that would read them one by one.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,11 @@ use rayon::prelude::*;
 
 use super::Plan;
 use crate::error::{Outcome, RecipeError};
+use crate::notice::warning;
+use crate::recipe::Output;
+
+/// So many label maps without a label are enough to say so.
+const EMPTY: usize = 32;
 
 /// How many cases a message names.
 const SHOWN: usize = 6;
@@ -47,4 +52,21 @@ pub fn check(plan: &Plan, items: &[Item]) -> Outcome {
          2023 and later, and the Decathlon, 1, 2 and 3",
         lines.join("\n  ")
     )))
+}
+
+/// Warns where the label maps of all training cases are empty, as far as a few of them are: nothing
+/// can be learned from those. Most data sets are decided by their first case.
+pub fn warn_of_empty(plan: &Plan, items: &[Item]) {
+    if !plan.recipe.output().is_map() || plan.recipe.output() == Output::Image || plan.recipe.learns().generates() {
+        return;
+    }
+    let labels: Vec<_> = items.iter().filter_map(|item| item.files.get("label")).take(EMPTY).collect();
+    // One that cannot be read is left to the pipeline, which says so.
+    let is_empty =
+        |path: &&std::path::PathBuf| read_image(path).is_ok_and(|label| label.to_vec().iter().all(|v| *v == 0.0));
+    if !labels.is_empty() && labels.iter().all(is_empty) {
+        let (count, all) = (labels.len(), items.len());
+        let of = if count == all { format!("all {all}") } else { format!("the first {count} of {all}") };
+        warning!("{of} training cases have label maps without any label (`hearth data verify` lists them)");
+    }
 }

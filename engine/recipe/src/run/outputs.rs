@@ -115,6 +115,22 @@ pub fn record_of(path: &Path) -> Option<Value> {
     recorded(path)
 }
 
+/// Removes a result and its record, where there is one.
+///
+/// # Errors
+/// Where it cannot be removed.
+pub fn remove_result(path: &Path) -> Outcome {
+    for file in [path.to_owned(), beside(path)] {
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(RecipeError::from_error(error).context(format!("cannot remove {}", file.display())));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Whether a file's record says that this command wrote it.
 pub fn written_by(path: &Path, command: &str) -> bool {
     recorded(path).is_some_and(|record| record["command"] == command)

@@ -147,7 +147,8 @@ impl Plan {
     /// The network with its initial weights, on the given device.
     pub fn network(&self, device: &Device) -> Outcome<AnyNetwork> {
         let init = self.recipe.network.init(device, self.recipe.training.seed);
-        let network = init.map_err(|error| self.document.located("network", error.into()))?;
+        let network =
+            init.map_err(|error| self.document.located("network", error.in_table(self.recipe.network.node())))?;
         let ([_, out], labels) = (network.channels(), self.recipe.labels.len());
         if self.recipe.learns().channels(labels).is_some_and(|expected| out != expected) {
             let message = format!("the network has out_channels = {out}, but there are {labels} labels");
@@ -176,6 +177,21 @@ impl Plan {
             }
             _ => None,
         })
+    }
+
+    /// The key of that size.
+    pub(super) fn key_of_crop(&self) -> String {
+        let steps = self.training.steps().iter().zip(&self.training_places).rev();
+        let found = steps.filter_map(|(step, place)| match step.effect() {
+            Effect::Sizes { key, .. } => Some(format!("transforms.{place}.{key}")),
+            _ => None,
+        });
+        found.into_iter().next().unwrap_or_else(|| "transforms".to_owned())
+    }
+
+    /// The entry of `transforms` of the first step with this name.
+    pub(super) fn place_of(&self, name: &str) -> Option<usize> {
+        self.recipe.transforms.iter().position(|step| step.text("name").is_some_and(|known| named(&[name], known)))
     }
 
     /// Fails where the recipe's crops or windows have a size that the network cannot take: found

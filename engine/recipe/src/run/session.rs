@@ -18,6 +18,7 @@ use hearth_train::{
 
 use super::adversarial::gan_trainer;
 use super::dataset::{Use, dataset};
+use super::fits::check_training;
 use super::handlers::HandlerFailure;
 use super::passing::PassProgress;
 use super::penalty::{Empty, Penalties, measuring};
@@ -334,7 +335,9 @@ fn trainer_of_rank(
     recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
     let cases = Cases::open(data, recipe)?;
     known_labels::check(plan, &[&cases.training[..], &cases.validation].concat())?;
+    known_labels::warn_of_empty(plan, &cases.training);
     let network = plan.starting_network(from)?;
+    check_training(plan, &network)?;
     notice!("{}: {}, on {}", cases.name, cases.counts(), device::name(&plan.device));
     let part = parts::training(plan, cases.training, ranks)?;
     let loader = training_loader(plan, part)?;

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::Plan;
 use super::ensemble::Ensemble;
+use super::fits::check_windows;
 use super::plan::named;
 use crate::error::{Context, Outcome, RecipeError};
 use crate::notice::notice;
@@ -130,6 +131,13 @@ fn renumber(document: &mut Document, convention: &str) -> Outcome {
 }
 
 impl Trained {
+    /// What makes the results, for their headers: program, recipe, checkpoint, and the first digits of
+    /// the weights' hash.
+    pub fn made_by(&self) -> String {
+        let (title, weights) = (self.plan.recipe.title(), &self.weights[..self.weights.len().min(12)]);
+        format!("hearth {} {title} {} {weights}", env!("CARGO_PKG_VERSION"), self.checkpoint)
+    }
+
     /// What a result comes from: files by size and time, the weights, the recipe's way from one to
     /// the other, and how an ensemble is merged. A result of another key is another result.
     ///
@@ -184,6 +192,7 @@ impl Trained {
         let checkpoint = choose(folder, checkpoint)?;
         let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let network = plan.network(&plan.device)?;
+        check_windows(&plan, &network)?;
         let bytes = checkpoint.file(WEIGHTS)?;
         let (network, _) = weights::from_bytes(network, &bytes)
             .while_doing(|| format!("the weights of checkpoint {name} do not fit the run's recipe"))?;

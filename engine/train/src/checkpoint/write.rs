@@ -77,9 +77,10 @@ fn fill(folder: &Path, manifest: &Manifest, files: &Files, gate: Gate<'_>) -> Re
         let writing = |e| (format!("writing {name}"), e);
         gate(Step::WriteFile).map_err(writing)?;
         let path = folder.join(name);
-        if let Some(parent) = path.parent().filter(|parent| *parent != folder) {
+        let parents = path.ancestors().skip(1).take_while(|parent| *parent != folder);
+        inner.extend(parents.map(Path::to_owned));
+        if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(writing)?;
-            inner.insert(parent.to_owned());
         }
         hearth_files::create(&path, bytes).map_err(writing)?;
     }

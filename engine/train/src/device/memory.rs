@@ -13,7 +13,7 @@ pub struct DeviceMemory {
 
 /// The memory of a device, `None` where nobody tells. NVIDIA's cards are asked through NVML, AMD's
 /// through Linux' `sysfs`, both by the card's place on the bus, whatever runtime computes. A
-/// processor, and a driver in software, have the machine's.
+/// processor, and a driver in software, have what this process may use of the machine's.
 pub fn memory(device: &Device) -> Option<DeviceMemory> {
     if super::is_card(device) != Some(true) {
         return Some(machine());
@@ -21,12 +21,10 @@ pub fn memory(device: &Device) -> Option<DeviceMemory> {
     cards::memory(device)
 }
 
-/// This machine's memory.
+/// What this process may use of this machine's memory.
 fn machine() -> DeviceMemory {
-    let mut system = sysinfo::System::new();
-    system.refresh_memory();
-    let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.free_memory);
-    DeviceMemory { total: system.total_memory(), free: system.available_memory().min(limit) }
+    let hearth_machine::Allowance { bytes, free, .. } = hearth_machine::Allowance::now();
+    DeviceMemory { total: bytes, free }
 }
 
 #[cfg(any(feature = "cuda", feature = "rocm", feature = "metal", feature = "vulkan", feature = "wgpu"))]

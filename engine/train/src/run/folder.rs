@@ -55,6 +55,10 @@ impl RunFolder {
         }
         std::fs::create_dir_all(folder.checkpoints()).map_err(fail("make", &folder.checkpoints()))?;
         hearth_files::replace(&folder.recipe(), recipe).map_err(fail("write", &folder.recipe()))?;
+        // A folder that is new itself survives a power cut once the one that it lies in is flushed.
+        let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // One that may not be read is left to the system.
+        let _ = hearth_files::flush_folder(parent);
         Ok(folder)
     }
 

@@ -59,6 +59,8 @@ pub struct Authorship {
     pub created: SystemTime,
     /// SoftwareVersions.
     pub software: String,
+    /// ContributionDescription: which model found the regions, and what it was given.
+    pub contribution: Option<String>,
     /// Write regions without a voxel, which are an error by default: a SEG has a frame of zeros for
     /// them, an RTSTRUCT an ROI without contours.
     pub keep_empty: bool,
@@ -73,6 +75,7 @@ impl Authorship {
             drawn_by: DrawnBy::default(),
             created: SystemTime::now(),
             software: concat!("hearth ", env!("CARGO_PKG_VERSION")).to_owned(),
+            contribution: None,
             keep_empty: false,
         }
     }
@@ -98,6 +101,12 @@ impl Authorship {
     /// Sets SoftwareVersions.
     pub fn software(mut self, software: impl Into<String>) -> Self {
         self.software = software.into();
+        self
+    }
+
+    /// Names the model that found the regions in a ContributingEquipmentSequence.
+    pub fn contribution(mut self, contribution: impl Into<String>) -> Self {
+        self.contribution = Some(contribution.into());
         self
     }
 

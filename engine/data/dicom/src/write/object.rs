@@ -296,6 +296,20 @@ pub(super) fn begin(
         .text(tags::MANUFACTURER_MODEL_NAME, VR::LO, "hearth-dicom")
         .text(tags::DEVICE_SERIAL_NUMBER, VR::LO, "0")
         .text(tags::SOFTWARE_VERSIONS, VR::LO, shortened(&by.software, 64));
+    if let Some(contribution) = &by.contribution {
+        let purpose = Object::new()
+            .text(tags::CODE_VALUE, VR::SH, "109102")
+            .text(tags::CODING_SCHEME_DESIGNATOR, VR::SH, "DCM")
+            .text(tags::CODE_MEANING, VR::LO, "Processing Equipment");
+        let equipment = Object::new()
+            .items(tags::PURPOSE_OF_REFERENCE_CODE_SEQUENCE, [purpose])
+            .text(tags::MANUFACTURER, VR::LO, "Hearth")
+            .text(tags::MANUFACTURER_MODEL_NAME, VR::LO, shortened(&by.algorithm, 64))
+            .text(tags::SOFTWARE_VERSIONS, VR::LO, shortened(&by.software, 64))
+            .text(tags::CONTRIBUTION_DATE_TIME, VR::DT, format!("{date}{time}"))
+            .text(tags::CONTRIBUTION_DESCRIPTION, VR::ST, shortened(contribution, 1024));
+        object = object.items(tags::CONTRIBUTING_EQUIPMENT_SEQUENCE, [equipment]);
+    }
     if source.get(tags::POSITION_REFERENCE_INDICATOR).is_none() {
         object = object.empty(tags::POSITION_REFERENCE_INDICATOR, VR::LO);
     }

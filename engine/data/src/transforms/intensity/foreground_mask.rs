@@ -46,7 +46,7 @@ pub struct ForegroundMask {
 
 /// A threshold for every channel, or for some by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a threshold, or a table with one for each channel")]
 pub enum Thresholds {
     /// For every channel.
     All(Threshold),
@@ -56,7 +56,7 @@ pub enum Thresholds {
 
 /// A threshold, or how it is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, or the name of a method")]
 pub enum Threshold {
     /// This number.
     Number(f64),

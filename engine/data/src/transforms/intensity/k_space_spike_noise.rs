@@ -36,7 +36,7 @@ pub struct KSpaceSpikeNoise {
 
 /// One position of the spectrum, or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a position of whole numbers, or a list of them")]
 pub enum SpikeLocation {
     /// One position.
     One(Vec<usize>),

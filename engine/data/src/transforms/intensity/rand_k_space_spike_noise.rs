@@ -38,7 +38,7 @@ pub struct RandKSpaceSpikeNoise {
 
 /// One range, or one per channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a range of two numbers, or one for each channel")]
 pub enum IntensityRange {
     /// For all channels.
     All([f64; 2]),

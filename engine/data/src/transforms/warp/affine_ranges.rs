@@ -8,7 +8,7 @@ use crate::{Draw, Fault};
 
 /// The range of a uniform draw: a number `a` means -a..a, a pair its two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, or two for both ends of a range")]
 pub enum Span {
     /// From minus this to this.
     Half(f64),
@@ -67,7 +67,7 @@ impl From<[f64; 2]> for Span {
 pub struct Spans(Vec<Span>);
 
 #[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number, or a list with a number or a range for each axis")]
 enum Written {
     One(f64),
     Many(Vec<Span>),

@@ -76,7 +76,7 @@ pub(super) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
     let doubled = plan.recipe.training.batch_size * 2;
     let sets = vec![format!("training.batch_size={doubled}")];
     let fits = || -> Outcome<bool> {
-        let (before, free) = (memory::in_use(), hearth_machine::free_memory() as f64);
+        let (before, free) = (memory::in_use(), hearth_machine::Allowance::now().free as f64);
         Ok((stepped(&plan, crop, count, before)?.peak as f64) < free * ROOM)
     };
     // An epoch of one batch has no second one to join it.

@@ -1,0 +1,76 @@
+//! An allocation that fails ends the program with a message: [`report_failures`].
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of the last block that there was no memory for.
+static FAILED: AtomicUsize = AtomicUsize::new(0);
+
+/// Remembers a block that is null.
+pub(super) fn noted(block: *mut u8, size: usize) -> *mut u8 {
+    if block.is_null() {
+        FAILED.store(size, Ordering::Relaxed);
+    }
+    block
+}
+
+/// From here on an allocation that fails ends the program with a message and exit code 1. Without,
+/// Rust aborts it, which looks like a fault of the program and leaves a core file. Other causes of
+/// an abort are left as they are. On systems other than Unix this does nothing.
+pub fn report_failures() {
+    // SAFETY: `aborted` only makes calls that a handler of a signal may make.
+    #[cfg(unix)]
+    unsafe {
+        let handler = aborted as extern "C" fn(libc::c_int);
+        libc::signal(libc::SIGABRT, handler as libc::sighandler_t);
+    }
+}
+
+/// The handler of `SIGABRT`: nothing here allocates, locks or panics.
+#[cfg(unix)]
+extern "C" fn aborted(signal: libc::c_int) {
+    let size = FAILED.load(Ordering::Relaxed);
+    if size == 0 {
+        // SAFETY: sets the system's own handling, which the abort meets when this returns.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        return;
+    }
+    write(b"error: out of memory: there is no room for a block of ");
+    let mut digits = [0_u8; 20];
+    write(decimal(size / (1 << 20), &mut digits));
+    write(b" MiB more\n  `hearth doctor` shows the limits of this process, `hearth memory` what a training takes\n");
+    // SAFETY: ends the process at once, without the destructors that an abort skips, too.
+    unsafe { libc::_exit(1) }
+}
+
+#[cfg(unix)]
+fn write(text: &[u8]) {
+    // SAFETY: the text is that long; what cannot be written is lost.
+    let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+}
+
+/// The digits of a number.
+#[cfg(unix)]
+fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 || at == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        let mut digits = [0; 20];
+        for number in [0, 7, 10, 1234, usize::MAX] {
+            assert_eq!(decimal(number, &mut digits), number.to_string().as_bytes());
+        }
+    }
+}

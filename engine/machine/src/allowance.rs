@@ -1,0 +1,92 @@
+//! What memory this process may use: [`Allowance`].
+
+use std::fmt;
+use std::path::Path;
+
+use super::limits::{Limit, of_groups, of_slurm, of_ulimit};
+use super::process::machine_memory;
+
+/// What memory this process may use: that of the machine, or the lowest of the limits that control
+/// groups (v1 and v2, nested), `ulimit` and SLURM set.
+///
+/// Everything that asks how much there is asks here: caches, readers, checks before a run, `hearth
+/// memory` and `hearth doctor`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Allowance {
+    /// The most bytes that it may use.
+    pub bytes: u64,
+    /// Bytes that it may use beside those that are in use now: the least that any limit leaves.
+    pub free: u64,
+    /// Who sets `bytes`, in words: `this machine's memory`, `` `ulimit -v` ``.
+    pub by: String,
+}
+
+impl Allowance {
+    /// As it is now.
+    pub fn now() -> Self {
+        let (total, free) = machine_memory();
+        Self::within(total, free, memory_limits())
+    }
+
+    fn within(total: u64, free: u64, limits: Vec<Limit>) -> Self {
+        let machine = Self { bytes: total, free, by: "this machine's memory".to_owned() };
+        limits.into_iter().fold(machine, |lowest, limit| {
+            let free = lowest.free.min(limit.bytes.saturating_sub(limit.used));
+            match limit.bytes < lowest.bytes {
+                true => Self { bytes: limit.bytes, free, by: limit.by },
+                false => Self { free, ..lowest },
+            }
+        })
+    }
+}
+
+impl fmt::Display for Allowance {
+    /// `22.4 GiB (this machine's memory)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", readable(self.bytes), self.by)
+    }
+}
+
+/// Bytes in a readable unit.
+pub fn readable(bytes: u64) -> String {
+    let units = [(60, "EiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(bits, _)| bytes >> bits > 0);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(bits, name)| format!("{:.1} {name}", bytes as f64 / (1_u64 << bits) as f64),
+    )
+}
+
+/// All limits of memory on this process, besides that of the machine.
+pub fn memory_limits() -> Vec<Limit> {
+    let root = Path::new("/");
+    let mut all = of_groups(root);
+    all.extend(of_ulimit(root));
+    all.extend(of_slurm(root, |name| std::env::var(name).ok()));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(bytes: u64, used: u64, by: &str) -> Limit {
+        Limit { bytes, used, by: by.to_owned(), raise: String::new() }
+    }
+
+    #[test]
+    fn the_lowest_limit_counts_and_what_is_free_is_what_each_leaves() {
+        let found = Allowance::within(100, 80, vec![limit(60, 10, "a group"), limit(70, 50, "SLURM")]);
+        assert_eq!(found, Allowance { bytes: 60, free: 20, by: "a group".to_owned() });
+        let found = Allowance::within(100, 80, vec![limit(200, 0, "a group")]);
+        assert_eq!(found, Allowance { bytes: 100, free: 80, by: "this machine's memory".to_owned() });
+        assert_eq!(Allowance::within(100, 80, vec![limit(60, 90, "a group")]).free, 0);
+    }
+
+    #[test]
+    fn this_process_may_use_something() {
+        let found = Allowance::now();
+        assert!(found.free > 0 && found.free <= found.bytes, "{found:?}");
+    }
+}

@@ -1,0 +1,26 @@
+//! How many threads a recipe asks for.
+
+use hearth_registry::{Document, Fault};
+
+use super::Data;
+
+/// The most threads of a kind: more than the largest machines have cores.
+const MOST: i64 = 1024;
+
+/// Fails where a number of threads is one that no machine starts.
+pub(super) fn check(document: &Document, data: &Data) -> Result<(), Fault> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let of_cache = ["workers", "replace_workers"].map(|key| {
+        let count = data.cache.node().get(key).and_then(|node| node.to_toml().as_integer());
+        (format!("data.cache.{key}"), count.unwrap_or(0))
+    });
+    let of_loader = ("data.workers".to_owned(), i64::try_from(data.workers).unwrap_or(i64::MAX));
+    for (key, count) in of_cache.into_iter().chain([of_loader]) {
+        if count > MOST {
+            let message =
+                format!("{count} threads are too many: give at most {MOST}; this process has {threads} cores");
+            return Err(document.fault(&key, message));
+        }
+    }
+    Ok(())
+}

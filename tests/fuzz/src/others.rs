@@ -1,0 +1,71 @@
+//! Kinds of files that are not images of scanners, or no images at all.
+
+use hearth_data::download::{ArchiveLimits, unpack};
+use hearth_data::layouts::{self, Wants};
+use hearth_data::{Progress, ReadOptions};
+use hearth_registry::Document;
+
+use super::{with_file, with_files};
+
+/// PNG, JPEG and BMP.
+pub fn raster(bytes: &[u8]) {
+    let mut options = ReadOptions::default();
+    options.reader = Some("RasterReader".to_owned());
+    with_file("x.png", bytes, |path| {
+        if let Ok(image) = hearth_data::read_image_with(path, &options) {
+            assert_eq!(image.to_vec().len(), image.channels() * image.shape().iter().product::<usize>());
+        }
+    });
+}
+
+/// A recipe: its text, and all of its keys.
+pub fn recipe(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    if let Ok(document) = Document::parse("x.toml", text) {
+        let read = hearth_recipe::recipe::Recipe::read(&document);
+        // What was read can be written, and is read again.
+        if let Some(again) = read.ok().and_then(|recipe| recipe.to_toml().ok()) {
+            let again = Document::parse("again.toml", again).expect("TOML that was written");
+            hearth_recipe::recipe::Recipe::read(&again).expect("a recipe that was written");
+        }
+    }
+}
+
+/// Lists of cases: JSON where the first byte says so, else a table.
+pub fn lists(bytes: &[u8]) {
+    let json = bytes.first().is_some_and(|first| b"{[".contains(first));
+    let name = if json { "x.json" } else { "x.csv" };
+    with_file(name, bytes, |path| drop(layouts::read(path, &Wants::default())));
+}
+
+/// A download: tar, tar.gz or zip. Nothing is written outside of the folder.
+pub fn archive(bytes: &[u8]) {
+    with_files(&[("x.zip", bytes)], |folder| {
+        let into = folder.join("deep").join("into");
+        let limits = ArchiveLimits { bytes: 1 << 20, entries: 64 };
+        let _ = unpack(&folder.join("x.zip"), &into, limits, Progress::None);
+        let outside = std::fs::read_dir(folder).expect("a folder").flatten();
+        let outside: Vec<_> =
+            outside.map(|entry| entry.file_name()).filter(|name| name != "x.zip" && name != "deep").collect();
+        assert!(outside.is_empty(), "{outside:?}");
+        let beside = std::fs::read_dir(folder.join("deep")).into_iter().flatten().flatten();
+        assert!(beside.into_iter().all(|entry| entry.file_name() == "into"), "beside the folder");
+    });
+}
+
+/// Weights.
+pub fn safetensors(bytes: &[u8]) {
+    let _ = hearth_nn::weights::summary(bytes);
+}
+
+/// PyTorch's files: pickles, alone and in archives, and MONAI's bundles. Nothing is executed.
+pub fn pickle(bytes: &[u8]) {
+    for name in ["x.pt", "x.zip"] {
+        with_file(name, bytes, |path| drop(hearth_nn::pytorch::StateDict::open(path, &Default::default())));
+    }
+}
+
+/// The identity of a plugin's library. Nothing of it runs.
+pub fn plugin(bytes: &[u8]) {
+    with_file("libhearth_stats.so", bytes, |path| drop(hearth_plugin_host::inspect(path)));
+}

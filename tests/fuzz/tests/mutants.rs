@@ -1,0 +1,76 @@
+//! Damaged files of every kind: none makes a reader panic, and none makes it allocate more than is
+//! stated here. The same inputs each time; `HEARTH_FUZZ=1000000` tries so many of each kind.
+
+use std::path::Path;
+use std::time::Instant;
+
+use hearth_fuzz::{Mutator, peak_of};
+
+/// Inputs of each kind in a short run.
+const SHORT: usize = 400;
+
+/// What a kind of file is read by, and the most bytes that may be allocated for an input.
+struct Kind {
+    name: &'static str,
+    read: fn(&[u8]),
+    /// Beside four times the input: buffers, tables of the reader, and what its limits allow.
+    fixed: usize,
+    /// Bytes for a byte of the input. Deflate unpacks one to 1032, which become up to four times as
+    /// many in f32, in two orders.
+    each: usize,
+}
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// Limits are those that the functions of `hearth_fuzz` set, or the reader states.
+const KINDS: [Kind; 12] = [
+    Kind { name: "nifti", read: hearth_fuzz::nifti, fixed: MIB, each: 1032 * 9 },
+    Kind { name: "npy", read: hearth_fuzz::npy, fixed: MIB, each: 1032 * 9 },
+    // Pixels of a palette or a run.
+    Kind { name: "raster", read: hearth_fuzz::raster, fixed: 512 * MIB, each: 1032 * 13 },
+    Kind { name: "dicom", read: hearth_fuzz::dicom, fixed: 512 * MIB, each: 1032 * 9 },
+    Kind { name: "tiff", read: hearth_fuzz::tiff, fixed: 256 * MIB, each: 1032 * 9 },
+    // A tree of JSON takes some hundred bytes for each of its values.
+    Kind { name: "dataset_json", read: hearth_fuzz::dataset_json, fixed: 64 * KIB, each: 512 },
+    Kind { name: "lists", read: hearth_fuzz::lists, fixed: 256 * KIB, each: 512 },
+    Kind { name: "recipe", read: hearth_fuzz::recipe, fixed: 16 * MIB, each: 4096 },
+    Kind { name: "archive", read: hearth_fuzz::archive, fixed: 4 * MIB, each: 64 },
+    Kind { name: "safetensors", read: hearth_fuzz::safetensors, fixed: 64 * KIB, each: 512 },
+    Kind { name: "pickle", read: hearth_fuzz::pickle, fixed: 16 * MIB, each: 1032 * 2 },
+    Kind { name: "plugin", read: hearth_fuzz::plugin, fixed: 64 * KIB, each: 4 },
+];
+
+#[test]
+fn no_damaged_file_makes_a_reader_panic_or_take_more_than_is_stated() {
+    let count = std::env::var("HEARTH_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(SHORT);
+    let seed = std::env::var("HEARTH_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let only = std::env::var("HEARTH_FUZZ_KIND").ok();
+    let mut wrong = Vec::new();
+    for kind in KINDS.iter().filter(|kind| only.as_ref().is_none_or(|only| only == kind.name)) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(kind.name);
+        let mut files: Vec<_> =
+            std::fs::read_dir(&folder).expect("a corpus").flatten().map(|file| file.path()).collect();
+        files.sort();
+        let corpus: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).expect("a file")).collect();
+        // What is made once, such as tables of names, counts for nobody.
+        corpus.iter().for_each(|bytes| (kind.read)(bytes));
+        let (mut mutator, start, mut most) = (Mutator::new(seed), Instant::now(), 0);
+        for number in 0..count {
+            let bytes = mutator.next(&corpus);
+            let mut panicked = false;
+            let took = peak_of(|| panicked = std::panic::catch_unwind(|| (kind.read)(&bytes)).is_err());
+            most = most.max(took);
+            let allowed = kind.fixed + (4 + kind.each) * bytes.len();
+            if panicked || took > allowed {
+                let kept = std::env::temp_dir().join(format!("hearth-mutant-{}-{seed}-{number}", kind.name));
+                std::fs::write(&kept, &bytes).expect("the input is kept");
+                let what = if panicked { "a panic".to_owned() } else { format!("{took} bytes, {allowed} allowed") };
+                wrong.push(format!("{} {number}: {what}: {}", kind.name, kept.display()));
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        println!("| `{}` | {count} | {} | {:.1} MB | {seconds:.0} s |", kind.name, corpus.len(), most as f64 / 1e6);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
