@@ -5,12 +5,14 @@
 //! adds up their outputs as nnU-Net does, in half precision, and [`export`] makes label maps of the
 //! sum. The network itself, and the reading of images, are not here: this crate has no tensor.
 //!
-//! [`planner`] makes plans of a data set's fingerprint.
+//! [`planner`] makes plans of a data set's fingerprint, and [`augment`] is what training does to
+//! patches.
 //!
 //! Arrays are `[channel, z, y, x]`, the last axis fastest, as nnU-Net's are; spacings and shapes are
 //! in the same order.
 
 mod architecture;
+pub mod augment;
 mod cases;
 mod dataset;
 mod error;
