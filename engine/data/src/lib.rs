@@ -77,7 +77,7 @@ pub use sample::{Sample, Value};
 pub use sampler::{
     DistributedSampler, DistributedWeightedRandomSampler, Sampler, SharedSampler, WeightedRandomSampler,
 };
-pub use sampler_config::{SamplerConfig, Sequential, Weighted};
+pub use sampler_config::{Random, SamplerConfig, Sequential, Weighted};
 pub use select::Select;
 pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
 pub use transform::{Steps, Transform};
