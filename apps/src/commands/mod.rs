@@ -14,6 +14,7 @@ mod dry_run;
 mod empty;
 pub mod ensemble;
 pub mod evaluate;
+pub mod export;
 pub mod folds;
 mod generate;
 pub mod inspect;

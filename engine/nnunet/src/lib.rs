@@ -14,6 +14,7 @@
 mod architecture;
 pub mod augment;
 mod cases;
+pub mod checkpoint;
 mod dataset;
 mod error;
 pub mod export;

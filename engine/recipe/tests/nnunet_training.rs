@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use hearth_data::{Image, Item, NiftiOptions, Parts, Progress, affine, host_device, k_fold, write_nifti};
 use hearth_nnunet::{DatasetJson, parse_json};
 use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
-use hearth_recipe::nnunet::{NnunetRaw, training_recipe};
+use hearth_nn::pytorch::{OpenOptions, StateDict};
+use hearth_recipe::nnunet::{ExportOptions, NnunetOptions, NnunetPredictor, NnunetRaw, export, training_recipe};
 use hearth_recipe::recipe::Document;
-use hearth_recipe::run::{Plan, Session};
+use hearth_recipe::run::folders::open_run;
+use hearth_recipe::run::{Plan, Session, checkpoint_file};
 use hearth_train::Train;
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
@@ -176,5 +178,49 @@ fn a_planned_recipe_learns() {
         println!("{configuration}: {metrics:?}");
         let dice = metrics.iter().find(|(name, _)| name.contains("dice")).map(|(_, value)| *value);
         assert!(dice.is_some_and(|dice| dice.is_finite() && dice >= least), "{configuration}: {metrics:?}");
+        drop(session);
+        let found = exported(&out.path().join("run"), &out.path().join("model"), folder.path());
+        println!("{configuration}, exported: Dice {found}");
+        assert!(found >= least, "{configuration}: Dice of the exported model is {found}");
+        if let Some(kept) = std::env::var_os("HEARTH_KEEP_MODEL").map(PathBuf::from) {
+            copy(&out.path().join("model"), &kept.join(configuration).join("model"));
+            copy(folder.path(), &kept.join(configuration).join("data"));
+        }
+    }
+}
+
+/// A run becomes a model of nnU-Net with the same weights; how well that predicts the first case.
+fn exported(run: &Path, model: &Path, data: &Path) -> f64 {
+    let files = export(run, model, &ExportOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(files.len(), 3);
+    let dict = StateDict::open(&files[2], &OpenOptions::default()).expect("a checkpoint");
+    assert_eq!(dict.found_at, "network_weights");
+    assert_eq!(dict.value(&["trainer_name"]).and_then(|name| name.as_str()), Some("nnUNetTrainer"));
+    let (_, bytes) = checkpoint_file(&open_run(run).expect("a run"), "best").expect("weights");
+    let ours = SafeTensors::deserialize(&bytes).expect("whole");
+    let theirs = dict.to_bytes().expect("weights");
+    let theirs = SafeTensors::deserialize(&theirs).expect("whole");
+    assert_eq!(ours.len(), theirs.len());
+    for (name, view) in ours.tensors() {
+        let other = theirs.tensor(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(view.shape() == other.shape() && view.data() == other.data(), "{name}");
+    }
+    let predictor = NnunetPredictor::open(model, &NnunetOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let case = predictor.cases(&data.join("imagesTr")).expect("cases").remove(0);
+    let found = predictor.predict(&case, None).expect("labels");
+    let path = model.with_extension("nii.gz");
+    found.write(&path).expect("written");
+    let read = |path: &Path| hearth_data::nifti::read_nifti_values(path).expect("labels").1;
+    let (found, truth) = (read(&path), read(&data.join(format!("labelsTr/{}.nii.gz", case.name))));
+    let both = found.iter().zip(&truth).filter(|(a, b)| **a > 0.0 && **b > 0.0).count();
+    let each: usize = [&found, &truth].map(|map| map.iter().filter(|label| **label > 0.0).count()).iter().sum();
+    2.0 * both as f64 / each as f64
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder").flatten() {
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() { copy(&path, &target) } else { fs::copy(&path, &target).map(|_| ()).expect("a copy") }
     }
 }

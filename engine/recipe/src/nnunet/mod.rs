@@ -16,6 +16,7 @@
 
 mod checkpoint;
 mod ensemble;
+mod export;
 mod image;
 mod network;
 mod predict;
@@ -24,6 +25,7 @@ mod steps;
 mod train;
 
 pub use ensemble::NnunetEnsemble;
+pub use export::{ExportOptions, export};
 pub use hearth_nnunet::{Case, Folds, ModelFolder, planner};
 pub use image::{CaseImage, Grid};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};

@@ -39,12 +39,12 @@ pub struct NnunetPreprocess {
     keys: Keys,
     /// Size of the voxels in mm, z y x in the order of `transpose`; two numbers keep the distance of
     /// slices.
-    spacing: Vec<f64>,
+    pub(in crate::nnunet) spacing: Vec<f64>,
     /// How each channel is normalised.
-    normalization: Vec<Normalization>,
+    pub(in crate::nnunet) normalization: Vec<Normalization>,
     /// Which axis, of z y x, each axis of the result is.
     #[serde(default = "in_order")]
-    transpose: [usize; 3],
+    pub(in crate::nnunet) transpose: [usize; 3],
 }
 
 fn in_order() -> [usize; 3] {
