@@ -31,6 +31,7 @@ pub mod plugin;
 pub mod predict;
 mod predict_nnunet;
 mod predict_slides;
+mod predict_total;
 mod predicted;
 pub mod preprocess;
 pub mod preview;

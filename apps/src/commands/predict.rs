@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::commands::generate::generate;
 use crate::commands::opening::OpeningArgs;
 use crate::commands::predict_nnunet::{self, NnunetArgs};
-use crate::commands::predict_slides;
+use crate::commands::{predict_slides, predict_total};
 use crate::commands::predicted::Pictures;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
@@ -29,7 +29,8 @@ use crate::{note, out};
 /// Arguments of `hearth predict`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run, or of a trained model of nnU-Net v2
+    /// The folder of a run, of a trained model of nnU-Net v2, or of several of them, as
+    /// TotalSegmentator's
     #[arg(value_name = "RUN|MODEL")]
     pub run: PathBuf,
     /// The images: files that a reader knows, folders of DICOM slices or trees of them, folders of
@@ -140,6 +141,9 @@ pub fn run(args: &Args) -> Outcome {
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     if predict_nnunet::is_one(&args.run) {
         return predict_nnunet::run(args, ranks);
+    }
+    if predict_total::is_one(&args.run) {
+        return predict_total::run(args, ranks);
     }
     args.nnunet.check_unused()?;
     if args.seed.is_some() && args.count.is_none() {

@@ -137,7 +137,7 @@ impl Pickle {
         let mut known: HashMap<&[u8], usize> = HashMap::new();
         self.ordered_dict();
         self.0.push(b'(');
-        for Weight { name, shape, values } in weights {
+        for Weight { name, shape, values } in weights.iter().copied() {
             let index = *known.entry(values).or_insert_with(|| {
                 storages.push(values);
                 storages.len() - 1

@@ -29,6 +29,7 @@ pub mod postprocess;
 pub mod preprocess;
 pub mod probabilities;
 pub mod resample;
+pub mod total;
 mod volume;
 pub mod window;
 

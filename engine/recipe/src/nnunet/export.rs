@@ -10,7 +10,7 @@ use safetensors::SafeTensors;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{NnunetPreprocess, RandNnunetAugment, RandNnunetPatch};
+use super::{NnunetPreprocess, Normalization, RandNnunetAugment, RandNnunetPatch};
 use crate::error::{Context, Outcome, RecipeError};
 use crate::recipe::Recipe;
 use crate::run::checkpoint_file;
@@ -252,21 +252,16 @@ fn architecture(network: &Value) -> Outcome<Value> {
     }))
 }
 
-/// Those of the channels that have them.
+/// Those of each channel: nnU-Net looks them up for every normalisation, and uses them for CT.
 fn intensities(prepared: &NnunetPreprocess) -> Value {
-    let mut all = Map::new();
-    for (channel, how) in prepared.normalization.iter().enumerate() {
-        if let Some(mean) = how.mean {
-            let keys = [("mean", Some(mean)), ("std", how.std), ("percentile_00_5", how.percentile_00_5)];
-            let keys = keys.into_iter().chain([("percentile_99_5", how.percentile_99_5)]);
-            let mut table: Map<String, Value> = keys.map(|(key, value)| (key.to_owned(), json!(value))).collect();
-            for (key, value) in [("min", how.percentile_00_5), ("max", how.percentile_99_5), ("median", how.mean)] {
-                table.insert(key.to_owned(), json!(value));
-            }
-            all.insert(channel.to_string(), table.into());
-        }
-    }
-    all.into()
+    let of = |(channel, how): (usize, &Normalization)| {
+        let (low, mean, high) = (how.percentile_00_5, how.mean.unwrap_or(0.0), how.percentile_99_5);
+        let (low, high) = (low.unwrap_or(0.0), high.unwrap_or(0.0));
+        let table = json!({"mean": mean, "median": mean, "std": how.std.unwrap_or(1.0), "min": low, "max": high,
+            "percentile_00_5": low, "percentile_99_5": high});
+        (channel.to_string(), table)
+    };
+    Value::Object(prepared.normalization.iter().enumerate().map(of).collect())
 }
 
 /// The given names, or those that nnU-Net normalises in this way.

@@ -22,6 +22,7 @@ mod network;
 mod predict;
 mod raw;
 mod steps;
+mod total;
 mod train;
 
 pub use ensemble::NnunetEnsemble;
@@ -31,4 +32,5 @@ pub use image::{CaseImage, Grid};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub use raw::NnunetRaw;
 pub use steps::{NnunetPreprocess, Normalization, RandNnunetAugment, RandNnunetPatch};
+pub use total::{TotalLabels, TotalSegmentator};
 pub use train::training_recipe;

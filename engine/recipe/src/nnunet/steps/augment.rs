@@ -124,15 +124,17 @@ fn around(draw: &Draw, [low, high]: [f64; 2]) -> f64 {
     if below && low < 1.0 { draw.between(low, high.min(1.0)) } else { draw.between(low.max(1.0).min(high), high) }
 }
 
+fn each(image: &mut Volume, change: impl FnMut(&mut [f32])) {
+    let voxels = image.voxels().max(1);
+    image.data.chunks_mut(voxels).for_each(change);
+}
+
 impl RandNnunetAugment {
     fn change(&self, image: &mut Volume, flat: bool, draw: &Draw) {
         let (shape, voxels, channels) = (image.shape, image.voxels().max(1), image.channels);
-        let each = |image: &mut Volume, change: &mut dyn FnMut(&mut [f32])| {
-            image.data.chunks_mut(voxels).for_each(change);
-        };
         if draw.happens(self.noise_prob) {
             let (std, noise) = (draw.between(0.0, self.noise_std) as f32, draw.part(0));
-            each(image, &mut |values| noise.add_normal(values, 0.0, std));
+            each(image, |values| noise.add_normal(values, 0.0, std));
         }
         if draw.happens(self.blur_prob) {
             for channel in 0..channels {
@@ -146,10 +148,10 @@ impl RandNnunetAugment {
             }
         }
         if draw.happens(self.brightness_prob) {
-            each(image, &mut |values| intensity::brightness(values, around(draw, self.brightness_range)));
+            each(image, |values| intensity::brightness(values, around(draw, self.brightness_range)));
         }
         if draw.happens(self.contrast_prob) {
-            each(image, &mut |values| intensity::contrast(values, around(draw, self.contrast_range)));
+            each(image, |values| intensity::contrast(values, around(draw, self.contrast_range)));
         }
         if draw.happens(self.low_resolution_prob) {
             for channel in 0..channels {
@@ -163,7 +165,7 @@ impl RandNnunetAugment {
         }
         for (prob, invert) in [(self.gamma_inverted_prob, true), (self.gamma_prob, false)] {
             if draw.happens(prob) {
-                each(image, &mut |values| intensity::gamma(values, around(draw, self.gamma_range), invert));
+                each(image, |values| intensity::gamma(values, around(draw, self.gamma_range), invert));
             }
         }
     }

@@ -82,7 +82,7 @@ impl RandNnunetPatch {
     fn draw(&self, shape: [usize; 3], lists: &[IndexList], draw: &Draw) -> Result<Drawn, TransformError> {
         let turning = patch::turning(&self.patch_size);
         let (last, initial) = (patch::three(&self.patch_size), patch::initial(&self.patch_size, turning));
-        let known: Vec<&IndexList> = lists.iter().skip(1).filter(|list| list.len() > 0).collect();
+        let known: Vec<&IndexList> = lists.iter().skip(1).filter(|list| !list.is_empty()).collect();
         let forced = draw.happens(self.foreground);
         let voxel = match forced.then(|| known.get(draw.below(known.len() as u64) as usize)).flatten() {
             None => None,
