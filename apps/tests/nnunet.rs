@@ -92,3 +92,66 @@ fn what_cannot_be_is_refused() {
     fail(&["predict", &empty, "-i", &input, "-o", &out, "--folds", "0"], 1, &["--folds", "plans.json"]);
     assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
 }
+
+/// Two models side by side: the second has other names and takes precedence.
+#[test]
+fn models_side_by_side_become_one_label_map() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let models = dir.path().join("models");
+    for (place, name) in ["Dataset001_First", "Dataset002_Second"].iter().enumerate() {
+        let model = models.join(name).join("nnUNetTrainer__nnUNetPlans__3d_fullres");
+        fs::create_dir_all(model.join("fold_0")).expect("a folder");
+        for file in ["plans.json", "dataset.json", "fold_0/checkpoint_final.pth"] {
+            fs::copy(golden("organs_legacy_nomirror/model").join(file), model.join(file)).expect("a copy");
+        }
+        if place == 1 {
+            let path = model.join("dataset.json");
+            let text = fs::read_to_string(&path).expect("JSON").replace("organ_", "part_");
+            fs::remove_file(&path).expect("a copy");
+            fs::write(&path, text).expect("written");
+        }
+    }
+    let image = text(&golden("organs_legacy_nomirror/input/s01_0000.nii.gz"));
+    let [all, some] = ["all", "some"].map(|name| dir.path().join(name));
+    let call = |out: &Path, more: &[&str]| {
+        let words = ["predict", &text(&models), "-i", &image, "-o", &text(out), "--device", "cpu", "--statistics"];
+        succeed(&[&words[..], more].concat())
+    };
+    let printed = call(&all, &[]);
+    assert!(printed.contains("s01_0000_seg.nii.gz") && printed.contains("s01_0000_statistics.json"), "{printed}");
+    let labels = read_nifti_values(all.join("s01_0000_seg.nii.gz")).expect("labels").1;
+    assert_eq!(labels.len(), 22 * 24 * 20);
+    let count = |label: f32| labels.iter().filter(|found| **found == label).count();
+    // Where the second model sees background, the first one's label stays; both are the same network.
+    assert!((1..=12).all(|label| count(label as f32) == 0), "the second model has the first one's labels");
+    let statistics: serde_json::Value =
+        serde_json::from_slice(&fs::read(all.join("s01_0000_statistics.json")).expect("a file")).expect("JSON");
+    assert_eq!(statistics.as_object().map(|all| all.len()), Some(24));
+    let known = statistics["part_4"]["volume"].as_f64().expect("a volume");
+    assert!((known - count(17.0) as f64 * 27.0).abs() < 1e-6 * known.max(1.0), "{statistics}");
+    assert!(statistics["organ_4"]["intensity"].is_null() && statistics["organ_4"]["volume"] == 0.0, "{statistics}");
+
+    call(&some, &["--roi-subset", "organ_4"]);
+    let only = read_nifti_values(some.join("s01_0000_seg.nii.gz")).expect("labels").1;
+    assert!(only.iter().zip(&labels).all(|(only, all)| (*only == 5.0) == (*all == 17.0)), "another label");
+
+    let out = text(&dir.path().join("none"));
+    let words = ["predict", &text(&models), "-i", &image, "-o", &out, "--device", "cpu"];
+    fail(&[&words[..], &["--roi-subset", "organ_44"]].concat(), 1, &["--roi-subset", "organ_44", "organ_4"]);
+    fail(&[&words[..], &["--probabilities"]].concat(), 1, &["--probabilities", "side by side"]);
+    let one = text(&golden("organs_legacy_nomirror/model"));
+    fail(&["predict", &one, "-i", &image, "-o", &out, "--statistics"], 1, &["--statistics", "one model"]);
+}
+
+#[test]
+fn only_runs_of_planned_recipes_are_exported() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = text(&dir.path().join("model"));
+    let missing = text(&dir.path().join("run"));
+    fail(&["export", &missing, "--to", "nnunet", "-o", &out], 1, &["there is no run at"]);
+    let run = dir.path().join("spleen");
+    fs::create_dir(&run).expect("a folder");
+    fs::write(run.join("recipe.toml"), succeed(&["recipes", "show", "spleen"])).expect("written");
+    fail(&["export", &text(&run), "--to", "nnunet", "-o", &out], 1, &["NnunetPreprocess", "hearth plan"]);
+    assert!(!dir.path().join("model").exists(), "nothing is made before the checks");
+}

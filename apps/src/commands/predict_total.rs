@@ -17,9 +17,6 @@ use crate::{note, out};
 
 const COMMAND: &str = "predict";
 
-/// The step of TotalSegmentator's task `total`.
-const TOTAL_STEP: f64 = 0.8;
-
 /// Ends of images that are read.
 const ENDS: [&str; 2] = [".nii.gz", ".nii"];
 
@@ -71,17 +68,8 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
 }
 
 fn open(args: &Args) -> Outcome<TotalSegmentator> {
-    let mut options = options(args)?;
-    let total = TotalSegmentator::open(&args.run, &args.nnunet.roi_subset, &options);
-    if args.nnunet.step_size.is_some() {
-        return Ok(total?);
-    }
-    let total = total?;
-    if !total.is_total() {
-        return Ok(total);
-    }
-    options.step_size = TOTAL_STEP;
-    Ok(TotalSegmentator::open(&args.run, &args.nnunet.roi_subset, &options)?)
+    let (given, options) = (&args.nnunet, options(args)?);
+    Ok(TotalSegmentator::open(&args.run, &given.roi_subset, given.step_size, &options)?)
 }
 
 /// The images of the arguments: files, and those of folders.

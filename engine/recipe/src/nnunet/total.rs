@@ -12,6 +12,10 @@ use super::image::{CaseImage, Grid, Reader, read};
 use super::predict::{NnunetOptions, NnunetPredictor};
 use crate::error::{Context, Outcome, RecipeError};
 
+/// Distance of two tiles as a share of the patch: of the task `total`, and of others.
+const TOTAL_STEP: f64 = 0.8;
+const STEP: f64 = 0.5;
+
 /// How far two sizes of voxels may differ and still be the same, in mm.
 const SAME: f64 = 1e-3;
 
@@ -86,10 +90,11 @@ impl TotalSegmentator {
     }
 
     /// Opens the models below a folder; of a `subset` of names only those that have one of them.
+    /// Without a `step` tiles of the task `total` have TotalSegmentator's distance of 0.8.
     ///
     /// # Errors
     /// Models that cannot be opened, or have different voxels; names that no model has.
-    pub fn open(path: &Path, subset: &[String], options: &NnunetOptions) -> Outcome<Self> {
+    pub fn open(path: &Path, subset: &[String], step: Option<f64>, options: &NnunetOptions) -> Outcome<Self> {
         let mut folders = Vec::new();
         models_below(path, 1, &mut folders);
         let mut classes: Vec<(PathBuf, Vec<(u16, String)>)> = Vec::new();
@@ -108,6 +113,9 @@ impl TotalSegmentator {
             return Err(RecipeError::new(format!("--roi-subset: {}", unknown("class", name, &all))));
         }
         let numbers = numbers(&all);
+        let total = total_classes();
+        let usual = if all.iter().all(|name| total.iter().any(|known| known == name)) { TOTAL_STEP } else { STEP };
+        let options = NnunetOptions { step_size: step.unwrap_or(usual), ..options.clone() };
         let wanted = |name: &str| subset.is_empty() || subset.iter().any(|one| one == name);
         let (mut parts, mut names, mut cubes) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         for (folder, heads) in &classes {
@@ -121,7 +129,7 @@ impl TotalSegmentator {
                 names.insert(numbers[name.as_str()], name.clone());
             }
             let doing = || format!("the model {}", folder.display());
-            let predictor = NnunetPredictor::open(folder, options).while_doing(doing)?;
+            let predictor = NnunetPredictor::open(folder, &options).while_doing(doing)?;
             if predictor.configuration.previous_stage.is_some() {
                 return Err(RecipeError::new("it is the second stage of a cascade").context(doing()));
             }
@@ -147,12 +155,6 @@ impl TotalSegmentator {
     /// The name of each label.
     pub fn names(&self) -> &BTreeMap<u16, String> {
         &self.names
-    }
-
-    /// Whether all classes are those of TotalSegmentator's task `total`.
-    pub fn is_total(&self) -> bool {
-        let known = total_classes();
-        self.names.values().all(|name| known.contains(name))
     }
 
     /// The labels of an image, a NIfTI file.
