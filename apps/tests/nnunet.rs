@@ -155,3 +155,61 @@ fn only_runs_of_planned_recipes_are_exported() {
     fail(&["export", &text(&run), "--to", "nnunet", "-o", &out], 1, &["NnunetPreprocess", "hearth plan"]);
     assert!(!dir.path().join("model").exists(), "nothing is made before the checks");
 }
+
+/// A zip of a model, as nnU-Net exports it: `DatasetXXX_Name/TRAINER__PLANS__CONFIGURATION/...`.
+fn zip(path: &Path, more: &[(&str, &[u8])]) {
+    let mut zip = zip::ZipWriter::new(fs::File::create(path).expect("a file"));
+    let options = zip::write::SimpleFileOptions::default();
+    let mut add = |name: &str, content: &[u8]| {
+        zip.start_file(name, options).expect("an entry");
+        std::io::Write::write_all(&mut zip, content).expect("written");
+    };
+    for file in ["plans.json", "dataset.json", "fold_0/checkpoint_final.pth"] {
+        let content = fs::read(golden("organs_legacy_nomirror/model").join(file)).expect("a file");
+        add(&format!("Dataset905_Organs/nnUNetTrainer__nnUNetPlans__3d_fullres/{file}"), &content);
+    }
+    more.iter().for_each(|(name, content)| add(name, content));
+    zip.finish().expect("a zip");
+}
+
+#[test]
+fn models_are_stored_and_predict_by_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = dir.path().join("store");
+    let call = |words: &[&str]| {
+        let output = common::hearth().env("HEARTH_MODELS", &store).args(words).output().expect("the program starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned(), errors(&output))
+    };
+    let good = dir.path().join("organs.zip");
+    zip(&good, &[("LICENSE", b"CC0")]);
+    let (done, printed, said) = call(&["models", "add", &text(&good)]);
+    assert!(done && printed.contains("nnU-Net v2") && printed.contains("licence: LICENSE"), "{printed}{said}");
+    let (_, printed, _) = call(&["models", "list", "--stored"]);
+    assert!(printed.contains("organs") && printed.contains("organs.zip"), "{printed}");
+    let (done, _, said) = call(&["models", "info", "organs", "--check"]);
+    assert!(done && said.contains("all 4 files"), "{said}");
+    let (input, out) = (text(&golden("organs_legacy_nomirror/input")), dir.path().join("labels"));
+    let (done, _, said) = call(&["predict", "organs", "-i", &input, "-o", &text(&out), "--device", "cpu"]);
+    assert!(done, "{said}");
+    assert!(differing(&out.join("s01.nii.gz"), "organs_legacy_nomirror/expected/s01.nii.gz") <= 5);
+
+    let (done, _, said) = call(&["models", "add", &text(&good)]);
+    assert!(!done && said.contains("hearth models remove"), "{said}");
+    let slip = dir.path().join("slip.zip");
+    zip(&slip, &[("../../outside", b"x")]);
+    let (done, _, said) = call(&["models", "add", &text(&slip)]);
+    assert!(!done && said.contains("leads out of the folder"), "{said}");
+    let bomb = dir.path().join("bomb.zip");
+    zip(&bomb, &[("zeros", &vec![0; 1 << 27])]);
+    let (done, _, said) = call(&["models", "add", &text(&bomb)]);
+    assert!(!done && said.contains("unpacks to"), "{said}");
+    let (done, _, said) = call(&["models", "add", &input]);
+    assert!(!done && said.contains("is no model"), "{said}");
+
+    fs::write(store.join("organs/LICENSE"), "other").expect("written");
+    let (done, _, said) = call(&["models", "info", "organs", "--check"]);
+    assert!(!done && said.contains("LICENSE"), "{said}");
+    assert!(call(&["models", "remove", "organs"]).0);
+    let left: Vec<_> = fs::read_dir(&store).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

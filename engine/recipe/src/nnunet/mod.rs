@@ -32,5 +32,6 @@ pub use image::{CaseImage, Grid};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub use raw::NnunetRaw;
 pub use steps::{NnunetPreprocess, Normalization, RandNnunetAugment, RandNnunetPatch};
+pub(crate) use total::models_below;
 pub use total::{TotalLabels, TotalSegmentator};
 pub use train::training_recipe;

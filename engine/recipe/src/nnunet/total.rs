@@ -64,7 +64,7 @@ impl TotalLabels {
 }
 
 /// The model folders below a folder, at most three levels deep, in order.
-fn models_below(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+pub(crate) fn models_below(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(path) else { return };
     let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
     folders.sort();
