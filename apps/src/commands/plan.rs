@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use hearth_recipe::nnunet::{NnunetRaw, training_recipe};
 use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
+use hearth_recipe::nnunet::{NnunetRaw, training_recipe};
 
 use crate::error::{Context, Failure, Outcome};
 use crate::run::outputs::Outputs;

@@ -160,12 +160,10 @@ mod tests {
     fn there_are_117_classes() {
         let names = total_classes();
         assert_eq!((names.len(), names[24].as_str(), names[49].as_str()), (117, "sacrum", "vertebrae_C1"));
-        assert_eq!([&names[50], &names[68], &names[91], &names[116]], [
-            "heart",
-            "humerus_left",
-            "rib_left_1",
-            "costal_cartilages"
-        ]);
+        assert_eq!(
+            [&names[50], &names[68], &names[91], &names[116]],
+            ["heart", "humerus_left", "rib_left_1", "costal_cartilages"]
+        );
     }
 
     #[test]

@@ -159,8 +159,16 @@ impl ModelStore {
         let added = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let licences = licences(&beside.0, &found);
         let name = name.to_owned();
-        let model =
-            StoredModel { name, folder: target.clone(), kind, inner, source: source.to_owned(), added, licences, files };
+        let model = StoredModel {
+            name,
+            folder: target.clone(),
+            kind,
+            inner,
+            source: source.to_owned(),
+            added,
+            licences,
+            files,
+        };
         crate::run::folders::replace(&beside.0.join(MANIFEST), serde_json::to_string_pretty(&model)? + "\n")?;
         fs::rename(&beside.0, &target).while_doing(|| format!("cannot write {}", target.display()))?;
         Ok(model)
@@ -196,7 +204,10 @@ impl ModelStore {
             let known: Vec<&str> = known.iter().map(String::as_str).filter(|name| !name.starts_with('.')).collect();
             if known.is_empty() {
                 let what = "add one by hearth models add";
-                return Err(RecipeError::new(format!("there is no model in the store {}: {what}", self.root.display())));
+                return Err(RecipeError::new(format!(
+                    "there is no model in the store {}: {what}",
+                    self.root.display()
+                )));
             }
             return Err(RecipeError::new(unknown("model", name, &known)));
         }

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hearth_data::{Image, Item, NiftiOptions, Parts, Progress, affine, host_device, k_fold, write_nifti};
+use hearth_nn::pytorch::{OpenOptions, StateDict};
 use hearth_nnunet::{DatasetJson, parse_json};
 use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
-use hearth_nn::pytorch::{OpenOptions, StateDict};
 use hearth_recipe::nnunet::{ExportOptions, NnunetOptions, NnunetPredictor, NnunetRaw, export, training_recipe};
 use hearth_recipe::recipe::Document;
 use hearth_recipe::run::folders::open_run;
@@ -118,17 +118,21 @@ fn raw(folder: &Path) {
             let at = [index / (ny * nz), index / nz % ny, index % nz].map(|at| at as f64);
             let scale = [1.0, 1.0, 1.5];
             let distance: f64 = (0..3).map(|axis| ((at[axis] - centre[axis]) * scale[axis]).powi(2)).sum();
-            if distance < 16.0 { 2.0 } else if distance < 81.0 { 1.0 } else { 0.0 }
+            if distance < 16.0 {
+                2.0
+            } else if distance < 81.0 {
+                1.0
+            } else {
+                0.0
+            }
         };
         let noise = |index: usize| ((index * 31 + case as usize * 17) as f32 * 0.7).sin() * 20.0;
         let write = |path: PathBuf, value: &dyn Fn(usize) -> f32| {
             let values = (0..nx * ny * nz).map(value).collect();
-            let grid = affine::compose(&affine::IDENTITY, &[
-                [1.0, 0.0, 0.0, 0.0],
-                [0.0, 1.0, 0.0, 0.0],
-                [0.0, 0.0, 1.5, 0.0],
-                [0.0, 0.0, 0.0, 1.0],
-            ]);
+            let grid = affine::compose(
+                &affine::IDENTITY,
+                &[[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.5, 0.0], [0.0, 0.0, 0.0, 1.0]],
+            );
             let image = Image::from_values(values, [1, nx, ny, nz], grid, &host_device());
             write_nifti(&path, &image, NiftiOptions::default()).expect("written");
         };

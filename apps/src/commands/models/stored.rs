@@ -111,7 +111,8 @@ fn unpacked(zip: &Path, root: &Path) -> Outcome<tempfile::TempDir> {
 /// Without the feature that reads archives.
 #[cfg(not(feature = "download"))]
 fn unpacked(zip: &Path, _: &Path) -> Outcome<tempfile::TempDir> {
-    let what = "this program was built without the feature `download`, which reads archives: unpack it, and give the folder";
+    let what =
+        "this program was built without the feature `download`, which reads archives: unpack it, and give the folder";
     Err(Failure::new(format!("{}: {what}", zip.display())))
 }
 

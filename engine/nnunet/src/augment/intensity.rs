@@ -32,9 +32,10 @@ pub fn blur(values: &mut [f32], shape: Axes3, sigmas: [Option<f64>; 3]) {
                 *value = f64::from(values[first + at * steps[axis]]);
             }
             for at in 0..shape[axis] {
-                let near = weights.iter().enumerate().map(|(k, weight)| {
-                    weight * line[reflected(at as i64 + k as i64 - radius)]
-                });
+                let near = weights
+                    .iter()
+                    .enumerate()
+                    .map(|(k, weight)| weight * line[reflected(at as i64 + k as i64 - radius)]);
                 values[first + at * steps[axis]] = near.sum::<f64>() as f32;
             }
         }

@@ -219,7 +219,8 @@ fn architecture(network: &Value) -> Outcome<Value> {
     };
     for (key, expected) in LAYERS {
         let layer = &network[key];
-        let is_it = layer.as_str().or_else(|| layer[0].as_str()).is_some_and(|name| name.eq_ignore_ascii_case(expected));
+        let is_it =
+            layer.as_str().or_else(|| layer[0].as_str()).is_some_and(|name| name.eq_ignore_ascii_case(expected));
         if !is_it {
             return Err(RecipeError::new(format!("network.{key} is {layer}; only {expected} can be exported")));
         }

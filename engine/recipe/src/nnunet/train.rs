@@ -159,9 +159,8 @@ flips = {flips}
             }
             if let Some(of) = self.plans.intensities.get(&channel).filter(|_| *scheme == Scheme::Ct) {
                 let (mean, std, low, high) = (of.mean, of.std, of.low, of.high);
-                out += &format!(
-                    ", mean = {mean:?}, std = {std:?}, percentile_00_5 = {low:?}, percentile_99_5 = {high:?}"
-                );
+                out +=
+                    &format!(", mean = {mean:?}, std = {std:?}, percentile_00_5 = {low:?}, percentile_99_5 = {high:?}");
             }
             out += " },\n";
         }

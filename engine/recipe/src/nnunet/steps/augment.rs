@@ -140,9 +140,7 @@ impl RandNnunetAugment {
             for channel in 0..channels {
                 if draw.happens(0.5) {
                     let [low, high] = self.blur_sigma;
-                    let sigmas = std::array::from_fn(|axis| {
-                        (axis > 0 || !flat).then(|| draw.between(low, high))
-                    });
+                    let sigmas = std::array::from_fn(|axis| (axis > 0 || !flat).then(|| draw.between(low, high)));
                     intensity::blur(&mut image.data[channel * voxels..][..voxels], shape, sigmas);
                 }
             }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 pub use augment::RandNnunetAugment;
 pub use patch::RandNnunetPatch;
-pub use preprocess::{Normalization, NnunetPreprocess};
+pub use preprocess::{NnunetPreprocess, Normalization};
 
 /// The values of an image; a slice has one voxel along the first axis.
 fn volume(image: &Image) -> Result<Volume, TransformError> {
