@@ -151,7 +151,7 @@ impl Described {
         });
         let labels = recipe.labels.iter().enumerate();
         let labels: Map<String, Value> = labels
-            .map(|(label, name)| (if label == 0 { "background" } else { name }.to_owned(), label.into()))
+            .map(|(label, name)| (if label == 0 { "background" } else { name.as_str() }.to_owned(), label.into()))
             .collect();
         if labels.len() != recipe.labels.len() {
             return Err(RecipeError::new("two labels of the recipe have the same name, or one is called background"));

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{describe, probability, range, tensor, volume};
 
-/// Cuts one patch of a case that [`NnunetPreprocess`](super::NnunetPreprocess) prepared, in
+/// Cuts one patch of a case that `NnunetPreprocess` prepared, in
 /// nnU-Net's way: with probability `foreground` around a voxel of a class that the case has, each
 /// class with the same chance, else anywhere; it may hang out of the image, where images are 0 and
 /// labels -1. What is cut is larger than the patch, is turned and scaled about its centre, and the
