@@ -104,7 +104,8 @@ fn unpacked(zip: &Path, root: &Path) -> Outcome<tempfile::TempDir> {
     std::fs::create_dir_all(root).while_doing(|| format!("cannot make the folder {}", root.display()))?;
     let beside = tempfile::Builder::new().prefix(".unpacked-").tempdir_in(root);
     let beside = beside.while_doing(|| format!("cannot write into {}", root.display()))?;
-    unpack(zip, &beside.path().join("model"), limits, crate::terminal::progress())?;
+    let unpacked = unpack(zip, &beside.path().join("model"), limits, crate::terminal::progress());
+    unpacked.while_doing(|| format!("cannot add {}", zip.display()))?;
     Ok(beside)
 }
 

@@ -170,8 +170,8 @@ impl Described {
     fn write(&self, folder: &RunFolder, fold: usize, path: &Path, options: &ExportOptions) -> Outcome {
         let (_, bytes) = checkpoint_file(folder, &options.checkpoint)?;
         let read = |error: safetensors::SafeTensorError| RecipeError::new(format!("the weights: {error}"));
-        let tensors = SafeTensors::deserialize(&bytes).map_err(read)?;
-        let tensors = tensors.tensors();
+        let file = SafeTensors::deserialize(&bytes).map_err(read)?;
+        let tensors = file.tensors();
         let mut weights = Vec::with_capacity(tensors.len());
         for (name, view) in &tensors {
             if view.dtype() != safetensors::Dtype::F32 {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hearth_data::affine::{compose, translation};
+use hearth_data::spatial::crop;
 use hearth_data::{Draw, Effect, Fault, Image, IndexList, Keys, Sample, Transform, TransformError};
 use hearth_nnunet::Volume;
 use hearth_nnunet::augment::{patch, spatial};
@@ -114,7 +115,17 @@ impl RandNnunetPatch {
 
     fn cut(&self, image: Image, drawn: &Drawn, is_label: bool) -> Result<Image, TransformError> {
         let flat = self.patch_size.len() == 2;
-        let part = patch::cut(&volume(&image)?, drawn.start, drawn.initial, if is_label { -1.0 } else { 0.0 });
+        // Only what is near is read; a patch hangs out, but never lies outside.
+        let shape = image.shape();
+        let low: [usize; 3] =
+            std::array::from_fn(|axis| (drawn.start[axis].max(0) as usize).min(shape[axis].saturating_sub(1)));
+        let high = std::array::from_fn(|axis| {
+            let end = (drawn.start[axis] + drawn.initial[axis] as i64).max(0) as usize;
+            end.clamp((low[axis] + 1).min(shape[axis]), shape[axis])
+        });
+        let near = volume(&crop(image.clone(), low, high))?;
+        let start = std::array::from_fn(|axis| drawn.start[axis] - low[axis] as i64);
+        let part = patch::cut(&near, start, drawn.initial, if is_label { -1.0 } else { 0.0 });
         let last = patch::three(&self.patch_size);
         let sample: fn(&Volume, [usize; 3], [[f64; 3]; 3]) -> Volume =
             if is_label { spatial::labels } else { spatial::image };
