@@ -75,7 +75,7 @@ pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
 pub use recipe::RecipeOptions;
 pub use sample::{Sample, Value};
 pub use sampler::{
-    DistributedSampler, DistributedWeightedRandomSampler, Sampler, SharedSampler, WeightedRandomSampler,
+    DistributedSampler, DistributedWeightedRandomSampler, Sampler, SharedSampler, Turn, WeightedRandomSampler,
 };
 pub use sampler_config::{Random, SamplerConfig, Sequential, Weighted};
 pub use select::Select;

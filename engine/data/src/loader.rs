@@ -1,6 +1,5 @@
 //! [`DataLoader`]: batches prepared in advance by threads, in order.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +7,7 @@ use burn::tensor::Device;
 use derive_setters::Setters;
 
 use crate::collate::{Collate, collate_with};
-use crate::sampler::{Sampler, shuffled};
+use crate::sampler::{Sampler, Turn, shuffled, turns};
 use crate::workers::{Pool, Run};
 use crate::{Batch, DataError, Dataset, Pipeline, Sample, transform_batch};
 
@@ -163,11 +162,10 @@ impl DataLoader {
     ) -> Run<T> {
         self.dataset.begin_epoch(epoch);
         let order = match &self.sampler {
-            Some(sampler) => sampler.order(epoch),
-            None if self.options.shuffle => shuffled(self.dataset.len(), self.options.seed, epoch),
-            None => (0..self.dataset.len()).collect(),
+            Some(sampler) => sampler.turns(epoch),
+            None if self.options.shuffle => turns(shuffled(self.dataset.len(), self.options.seed, epoch)),
+            None => turns((0..self.dataset.len()).collect()),
         };
-        let order = turns(order);
         let batches = order.chunks(self.options.batch_size).take(self.distinct()).skip(skip);
         let plan: Vec<Vec<Turn>> = batches.map(<[Turn]>::to_vec).collect();
         let dataset = self.dataset.clone();
@@ -184,24 +182,6 @@ impl DataLoader {
             .then(|| self.pool.get_or_init(|| Arc::new(Pool::new(self.options.workers))).clone());
         Run::new(plan, work, pool, self.options.buffer.max(1))
     }
-}
-
-/// A case in the order of an epoch, and how often it came before.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    pub index: usize,
-    pub before: u64,
-}
-
-fn turns(order: Vec<usize>) -> Vec<Turn> {
-    let mut seen: HashMap<usize, u64> = HashMap::new();
-    let turn = |index: usize| {
-        let count = seen.entry(index).or_default();
-        let before = *count;
-        *count += 1;
-        Turn { index, before }
-    };
-    order.into_iter().map(turn).collect()
 }
 
 /// The samples of several cases; `None` where they are no longer needed.

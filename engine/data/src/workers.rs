@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::DataError;
-use crate::loader::Turn;
+use crate::sampler::Turn;
 
 /// Work from which a thread can claim the next piece.
 trait Task: Send + Sync {
