@@ -11,7 +11,7 @@ use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
 use crate::commands::{
-    bench, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, lr_find, man, memory,
+    bench, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
     metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
 };
 use crate::cores;
@@ -69,6 +69,8 @@ enum Command {
     Models(models::Args),
     /// Convert weights of PyTorch and MONAI to safetensors, and check them against a network
     Convert(convert_weights::Args),
+    /// Write a run for another program: a model folder of nnU-Net v2
+    Export(export::Args),
     /// Make, inspect and check data sets
     Data(data::Args),
     /// List the devices that this program can use
@@ -229,6 +231,7 @@ impl Command {
             Command::Report(args) => report::run(&args),
             Command::Models(args) => models::run(&args),
             Command::Convert(args) => convert_weights::run(&args),
+            Command::Export(args) => export::run(&args),
             Command::Data(args) => data::run(&args),
             Command::Devices(args) => devices::run(&args),
             Command::Doctor(args) => doctor::run(&args),

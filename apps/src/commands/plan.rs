@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use hearth_recipe::nnunet::NnunetRaw;
 use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
+use hearth_recipe::nnunet::{NnunetRaw, training_recipe};
 
 use crate::error::{Context, Failure, Outcome};
 use crate::run::outputs::Outputs;
@@ -16,7 +16,7 @@ pub struct Args {
     /// A data set in nnU-Net's raw layout: dataset.json, imagesTr, labelsTr
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
-    /// Where dataset_fingerprint.json, the plans and splits_final.json go
+    /// Where dataset_fingerprint.json, the plans, splits_final.json and the recipes go
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub out: PathBuf,
     /// default, M, L, XL (residual encoders), or nnU-Net's class
@@ -51,6 +51,11 @@ pub fn run(args: &Args) -> Outcome {
     if folds.is_ok() {
         outputs.claim(&splits_at)?;
     }
+    // Which configurations there will be is known after the fingerprint.
+    let recipe_at = |configuration: &str| file(&format!("{configuration}.toml"));
+    for configuration in ["2d", "3d_fullres", "3d_lowres"] {
+        outputs.claim(&recipe_at(configuration))?;
+    }
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let fingerprint = raw.fingerprint(progress())?;
     let plans = plan(&raw.name, &raw.dataset, &raw.reader, &fingerprint, &options)?;
@@ -75,6 +80,13 @@ pub fn run(args: &Args) -> Outcome {
                 configuration["batch_size"],
                 configuration["spacing"]
             ),
+        }
+        match training_recipe(&plans, &raw.dataset, name) {
+            Ok(recipe) => {
+                outputs.write(&recipe_at(name), recipe)?;
+                out!("{}", recipe_at(name).display());
+            }
+            Err(error) => note!("{error}"),
         }
     }
     Ok(())

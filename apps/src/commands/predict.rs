@@ -5,14 +5,15 @@ use std::time::Instant;
 
 use hearth_data::dicom::{Authorship, Series, write};
 use hearth_data::{NiftiOptions, write_nifti};
+use hearth_recipe::store::ModelStore;
 use hearth_train::{Floats, Ranks};
 use serde_json::{Value, json};
 
 use crate::commands::generate::generate;
 use crate::commands::opening::OpeningArgs;
 use crate::commands::predict_nnunet::{self, NnunetArgs};
-use crate::commands::predict_slides;
 use crate::commands::predicted::Pictures;
+use crate::commands::{predict_slides, predict_total};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::Canvas;
@@ -27,9 +28,10 @@ use crate::terminal::seconds;
 use crate::{note, out};
 
 /// Arguments of `hearth predict`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run, or of a trained model of nnU-Net v2
+    /// The folder of a run, of a trained model of nnU-Net v2, or of several of them, as
+    /// TotalSegmentator's; or the name of a model that `hearth models add` stored
     #[arg(value_name = "RUN|MODEL")]
     pub run: PathBuf,
     /// The images: files that a reader knows, folders of DICOM slices or trees of them, folders of
@@ -112,6 +114,12 @@ impl Args {
     }
 }
 
+/// The folder of a stored model, where the argument is its name and no path.
+fn stored(run: &Path) -> Option<PathBuf> {
+    let name = run.to_str().filter(|name| !run.exists() && !name.contains(['/', '\\']))?;
+    ModelStore::open(None).ok()?.get(name).ok().map(|model| model.path())
+}
+
 /// An image, and the file of its result.
 struct Task {
     input: Input,
@@ -138,8 +146,14 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    if let Some(path) = stored(&args.run) {
+        return of_rank(&Args { run: path, ..args.clone() }, ranks);
+    }
     if predict_nnunet::is_one(&args.run) {
         return predict_nnunet::run(args, ranks);
+    }
+    if predict_total::is_one(&args.run) {
+        return predict_total::run(args, ranks);
     }
     args.nnunet.check_unused()?;
     if args.seed.is_some() && args.count.is_none() {

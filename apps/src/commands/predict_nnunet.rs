@@ -42,6 +42,14 @@ pub struct NnunetArgs {
     /// Other models of the same data set, whose probabilities are averaged with this one's
     #[arg(long, value_name = "MODEL", num_args = 1..)]
     pub with: Vec<PathBuf>,
+    /// Of a folder of several models, as TotalSegmentator's: only these classes, by the models that have
+    /// them
+    #[arg(long, value_name = "CLASS", num_args = 1..)]
+    pub roi_subset: Vec<String>,
+    /// Of a folder of several models: also write NAME_statistics.json, the volume in mm³ and the mean
+    /// intensity of each class
+    #[arg(long)]
+    pub statistics: bool,
 }
 
 impl NnunetArgs {
@@ -55,6 +63,8 @@ impl NnunetArgs {
             ("--previous-stage", self.previous_stage.is_some()),
             ("--postprocessing", self.postprocessing.is_some()),
             ("--with", !self.with.is_empty()),
+            ("--roi-subset", !self.roi_subset.is_empty()),
+            ("--statistics", self.statistics),
         ];
         match given.into_iter().find(|(_, given)| *given) {
             None => Ok(()),
@@ -82,6 +92,11 @@ struct Task {
 /// Predicts every case of the given folders. An error in one does not stop the others.
 pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     check(args)?;
+    let of_several = [("--roi-subset", !args.nnunet.roi_subset.is_empty()), ("--statistics", args.nnunet.statistics)];
+    if let Some((name, _)) = of_several.into_iter().find(|(_, given)| *given) {
+        let what = "is for a folder of several models, as TotalSegmentator's; this is one model: remove it";
+        return Err(Failure::new(format!("{name} {what}")));
+    }
     let start = Instant::now();
     let opened = prepared(ranks, open(args))?;
     let first = opened.first();
@@ -118,7 +133,7 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
 }
 
 /// Refuses what other models have and these do not.
-fn check(args: &Args) -> Outcome {
+pub fn check(args: &Args) -> Outcome {
     let refused = [
         ("--count", args.count.is_some()),
         ("--seed", args.seed.is_some()),
@@ -141,14 +156,15 @@ fn check(args: &Args) -> Outcome {
     }
 }
 
-fn open(args: &Args) -> Outcome<NnunetEnsemble> {
+/// How the models of a call predict.
+pub fn options(args: &Args) -> Outcome<NnunetOptions> {
     let given = &args.nnunet;
     let checkpoint = match args.opening.checkpoint.as_deref().unwrap_or("final") {
         word @ ("final" | "best" | "latest") => format!("checkpoint_{word}.pth"),
         name => name.to_owned(),
     };
     let precision = given.precision.as_deref().unwrap_or("fp32").parse::<Precision>();
-    let options = NnunetOptions {
+    Ok(NnunetOptions {
         folds: if given.folds.is_empty() { Folds::Found } else { Folds::These(given.folds.clone()) },
         checkpoint,
         step_size: given.step_size.unwrap_or(0.5),
@@ -157,7 +173,11 @@ fn open(args: &Args) -> Outcome<NnunetEnsemble> {
         precision: precision.while_doing(|| "--precision".to_owned())?,
         device: args.opening.device.clone(),
         progress: progress(),
-    };
+    })
+}
+
+fn open(args: &Args) -> Outcome<NnunetEnsemble> {
+    let (given, options) = (&args.nnunet, options(args)?);
     let mut folders = vec![args.run.clone()];
     for folder in &given.with {
         if !is_one(folder) {

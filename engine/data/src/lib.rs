@@ -75,9 +75,9 @@ pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
 pub use recipe::RecipeOptions;
 pub use sample::{Sample, Value};
 pub use sampler::{
-    DistributedSampler, DistributedWeightedRandomSampler, Sampler, SharedSampler, WeightedRandomSampler,
+    DistributedSampler, DistributedWeightedRandomSampler, Sampler, SharedSampler, Turn, WeightedRandomSampler,
 };
-pub use sampler_config::{SamplerConfig, Sequential, Weighted};
+pub use sampler_config::{Random, SamplerConfig, Sequential, Weighted};
 pub use select::Select;
 pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
 pub use transform::{Steps, Transform};

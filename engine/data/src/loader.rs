@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use derive_setters::Setters;
 
 use crate::collate::{Collate, collate_with};
-use crate::sampler::{Sampler, shuffled};
+use crate::sampler::{Sampler, Turn, shuffled, turns};
 use crate::workers::{Pool, Run};
 use crate::{Batch, DataError, Dataset, Pipeline, Sample, transform_batch};
 
@@ -158,23 +158,23 @@ impl DataLoader {
         &self,
         epoch: u64,
         skip: usize,
-        make: impl Fn(&[usize], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync + 'static,
+        make: impl Fn(&[Turn], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync + 'static,
     ) -> Run<T> {
         self.dataset.begin_epoch(epoch);
         let order = match &self.sampler {
-            Some(sampler) => sampler.order(epoch),
-            None if self.options.shuffle => shuffled(self.dataset.len(), self.options.seed, epoch),
-            None => (0..self.dataset.len()).collect(),
+            Some(sampler) => sampler.turns(epoch),
+            None if self.options.shuffle => turns(shuffled(self.dataset.len(), self.options.seed, epoch)),
+            None => turns((0..self.dataset.len()).collect()),
         };
         let batches = order.chunks(self.options.batch_size).take(self.distinct()).skip(skip);
-        let plan: Vec<Vec<usize>> = batches.map(<[usize]>::to_vec).collect();
+        let plan: Vec<Vec<Turn>> = batches.map(<[Turn]>::to_vec).collect();
         let dataset = self.dataset.clone();
-        let work = move |indices: &[usize], stopped: &dyn Fn() -> bool| {
-            let span = tracing::debug_span!("batch", epoch, first = indices.first());
+        let work = move |indices: &[Turn], stopped: &dyn Fn() -> bool| {
+            let span = tracing::debug_span!("batch", epoch, first = indices.first().map(|turn| turn.index));
             let _entered = span.enter();
             // A custom data set may panic, and so may collation on a lost device.
             catch_unwind(AssertUnwindSafe(|| make(indices, stopped))).unwrap_or_else(|_| {
-                let cases: Vec<&str> = indices.iter().map(|i| dataset.case(*i)).collect();
+                let cases: Vec<&str> = indices.iter().map(|turn| dataset.case(turn.index)).collect();
                 Err(DataError::Panic { case: cases.join(", "), what: "preparing the batch panicked".to_owned() })
             })
         };
@@ -187,16 +187,19 @@ impl DataLoader {
 /// The samples of several cases; `None` where they are no longer needed.
 fn samples(
     dataset: &dyn Dataset,
-    indices: &[usize],
+    indices: &[Turn],
     epoch: u64,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<Sample>>, DataError> {
     let mut samples = Vec::with_capacity(indices.len());
-    for index in indices {
+    for turn in indices {
         if stopped() {
             return Ok(None);
         }
-        samples.extend(dataset.get(*index, epoch)?);
+        samples.extend(match turn.before {
+            0 => dataset.get(turn.index, epoch)?,
+            before => dataset.get_again(turn.index, epoch, before)?,
+        });
     }
     Ok(Some(samples))
 }

@@ -1,6 +1,29 @@
 //! The order of the cases of an epoch: [`Sampler`].
 
+use std::collections::HashMap;
+
 use crate::{DataError, DrawKey};
+
+/// A case in the order of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Its index.
+    pub index: usize,
+    /// How often it came before in this epoch, on any rank.
+    pub before: u64,
+}
+
+/// How often each case came before.
+pub(crate) fn turns(order: Vec<usize>) -> Vec<Turn> {
+    let mut seen: HashMap<usize, u64> = HashMap::new();
+    let turn = |index: usize| {
+        let count = seen.entry(index).or_default();
+        let before = *count;
+        *count += 1;
+        Turn { index, before }
+    };
+    order.into_iter().map(turn).collect()
+}
 
 /// The order of an epoch depends on the epoch only, so that a resumed run uses the same cases as an
 /// uninterrupted one.
@@ -15,6 +38,12 @@ pub trait Sampler: Send + Sync {
 
     /// The indices of an epoch.
     fn order(&self, epoch: u64) -> Vec<usize>;
+
+    /// The same, with how often each came before: a case that comes again draws other random
+    /// numbers.
+    fn turns(&self, epoch: u64) -> Vec<Turn> {
+        turns(self.order(epoch))
+    }
 }
 
 impl Sampler for Box<dyn Sampler> {
@@ -24,6 +53,10 @@ impl Sampler for Box<dyn Sampler> {
 
     fn order(&self, epoch: u64) -> Vec<usize> {
         (**self).order(epoch)
+    }
+
+    fn turns(&self, epoch: u64) -> Vec<Turn> {
+        (**self).turns(epoch)
     }
 }
 
@@ -147,7 +180,12 @@ impl<S: Sampler> Sampler for SharedSampler<S> {
     }
 
     fn order(&self, epoch: u64) -> Vec<usize> {
-        let all = self.all.order(epoch);
+        self.turns(epoch).into_iter().map(|turn| turn.index).collect()
+    }
+
+    /// What another rank drew before counts: the batches are those of one rank.
+    fn turns(&self, epoch: u64) -> Vec<Turn> {
+        let all = self.all.turns(epoch);
         all.iter().cycle().skip(self.rank).step_by(self.ranks).take(self.len()).copied().collect()
     }
 }
@@ -357,6 +395,11 @@ mod tests {
         let alone = weighted().order(2);
         assert_eq!(turns[..7], alone);
         assert_eq!(turns[7..], alone[..2], "as many on each");
+        let counted: Vec<Vec<Turn>> =
+            (0..3).map(|rank| SharedSampler::new(weighted(), 3, rank).expect("a rank").turns(2)).collect();
+        let counted: Vec<Turn> = (0..7).map(|i| counted[i % 3][i / 3]).collect();
+        assert_eq!(counted, weighted().turns(2));
+        assert!(counted.iter().any(|turn| turn.before > 0));
         assert!(SharedSampler::new(weighted(), 3, 3).is_err());
     }
 

@@ -83,6 +83,36 @@ impl SamplerConfig for Weighted {
 
 entry!(dyn SamplerConfig => Weighted, name: "WeightedRandomSampler", example: "weights = \"weight\"");
 
+/// Cases are drawn with equal chances (PyTorch's `RandomSampler`). One that is drawn several times in
+/// an epoch is cropped and augmented anew each time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Random {
+    /// Cases of an epoch, which several ranks share; by default the number of cases.
+    #[serde(default)]
+    pub num_samples: Option<usize>,
+    /// Whether a case may occur several times in an epoch.
+    #[serde(default = "yes")]
+    pub replacement: bool,
+}
+
+impl SamplerConfig for Random {
+    fn sampler(&self, cases: &[Item], ranks: usize, seed: u64) -> Result<Box<dyn Sampler>, Fault> {
+        let samples = self.num_samples.map_or(cases.len(), |samples| samples.div_ceil(ranks.max(1)));
+        let sampler = WeightedRandomSampler::new(vec![1.0; cases.len()], samples, self.replacement, seed);
+        Ok(Box::new(sampler.map_err(|error| Fault::new(error.to_string()))?))
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        match self.num_samples {
+            Some(0) => Err(Fault::at("num_samples", "an epoch has at least 1 case")),
+            _ => Ok(()),
+        }
+    }
+}
+
+entry!(dyn SamplerConfig => Random, name: "RandomSampler", example: "num_samples = 500");
+
 /// Cases come in the order of the data set, the same in each epoch (PyTorch's `SequentialSampler`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::DataError;
+use crate::sampler::Turn;
 
 /// Work from which a thread can claim the next piece.
 trait Task: Send + Sync {
@@ -94,10 +95,10 @@ impl Drop for Pool {
     }
 }
 
-type Make<T> = dyn Fn(&[usize], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync;
+type Make<T> = dyn Fn(&[Turn], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync;
 
 struct Work<T> {
-    plan: Vec<Vec<usize>>,
+    plan: Vec<Vec<Turn>>,
     make: Box<Make<T>>,
     buffer: usize,
     state: Mutex<State<T>>,
@@ -178,8 +179,8 @@ impl<T: Send + 'static> Run<T> {
     /// `make` receives a piece of the plan, and a function that returns whether the piece is no
     /// longer needed. At most `buffer` pieces are ready or being prepared.
     pub fn new(
-        plan: Vec<Vec<usize>>,
-        make: impl Fn(&[usize], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync + 'static,
+        plan: Vec<Vec<Turn>>,
+        make: impl Fn(&[Turn], &dyn Fn() -> bool) -> Result<T, DataError> + Send + Sync + 'static,
         pool: Option<Arc<Pool>>,
         buffer: usize,
     ) -> Self {

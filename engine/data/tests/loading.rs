@@ -365,6 +365,24 @@ fn a_sampler_gives_the_order() {
     assert_eq!(cases, ["case 7"; 5]);
 }
 
+/// A case that is drawn again in an epoch gets other draws, the same in every run.
+#[test]
+fn a_case_that_comes_again_is_augmented_anew() {
+    let (_dir, items) = phantom(1);
+    let made = |workers: usize| {
+        let sampler = WeightedRandomSampler::new(vec![1.0], 4, true, 0).expect("sound");
+        let dataset = CacheDataset::new(items.clone(), Pipeline::clone(&pipeline()).seed(7), CacheOptions::default());
+        let options = LoaderOptions { batch_size: 1, workers, ..LoaderOptions::default() };
+        let loader = DataLoader::new(dataset.expect("sound"), options).expect("sound").with_sampler(sampler);
+        contents(loader.epoch(1, 0))
+    };
+    let all = made(0);
+    assert_eq!(all, made(2));
+    let bits = |values: &Vec<f32>| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+    let distinct: HashSet<Vec<u32>> = all.iter().map(|(_, values)| bits(values)).collect();
+    assert_eq!(distinct.len(), 4);
+}
+
 #[test]
 fn a_window_moves_with_the_loader_and_no_worker_changes_it() {
     let (_dir, items) = phantom(5);

@@ -5,13 +5,16 @@
 //! adds up their outputs as nnU-Net does, in half precision, and [`export`] makes label maps of the
 //! sum. The network itself, and the reading of images, are not here: this crate has no tensor.
 //!
-//! [`planner`] makes plans of a data set's fingerprint.
+//! [`planner`] makes plans of a data set's fingerprint, and [`augment`] is what training does to
+//! patches.
 //!
 //! Arrays are `[channel, z, y, x]`, the last axis fastest, as nnU-Net's are; spacings and shapes are
 //! in the same order.
 
 mod architecture;
+pub mod augment;
 mod cases;
+pub mod checkpoint;
 mod dataset;
 mod error;
 pub mod export;
@@ -26,6 +29,7 @@ pub mod postprocess;
 pub mod preprocess;
 pub mod probabilities;
 pub mod resample;
+pub mod total;
 mod volume;
 pub mod window;
 

@@ -69,6 +69,17 @@ impl Scheme {
         })
     }
 
+    /// The class that plans name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::ZScore => "ZScoreNormalization",
+            Scheme::Ct => "CTNormalization",
+            Scheme::RescaleTo01 => "RescaleTo01Normalization",
+            Scheme::RgbTo01 => "RGBTo01Normalization",
+            Scheme::None => "NoNormalization",
+        }
+    }
+
     /// Normalises a channel in place. `run` is the length of the pieces in which the values lay in
     /// memory before they were cut out; of a `mask`, only the values inside are used and changed.
     ///

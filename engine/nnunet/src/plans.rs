@@ -193,11 +193,7 @@ impl Configuration {
     /// The size of a voxel that an image with this spacing (transposed) is resampled to: a 2-D
     /// configuration keeps the first axis.
     pub fn target_spacing(&self, image: [f64; 3]) -> [f64; 3] {
-        match self.spacing[..] {
-            [y, x] => [image[0], y, x],
-            [z, y, x] => [z, y, x],
-            _ => image,
-        }
+        target_spacing(&self.spacing, image)
     }
 
     /// The patch as three axes; the first of a 2-D configuration is 1.
@@ -212,6 +208,15 @@ impl Configuration {
     /// 2 or 3.
     pub fn dims(&self) -> usize {
         self.patch_size.len()
+    }
+}
+
+/// The size of a voxel of an image with this spacing: two numbers keep its first axis.
+pub(crate) fn target_spacing(spacing: &[f64], image: [f64; 3]) -> [f64; 3] {
+    match *spacing {
+        [y, x] => [image[0], y, x],
+        [z, y, x] => [z, y, x],
+        _ => image,
     }
 }
 

@@ -1,12 +1,14 @@
 //! The network's input of an image: axes, crop to what is not zero, normalisation, resampling.
 
+use std::collections::BTreeMap;
+
 use hearth_kernels::label::fill_holes;
 use rayon::prelude::*;
 
 use crate::error::{NnunetError, Result};
-use crate::normalize::Inside;
-use crate::plans::{Configuration, Plans};
-use crate::resample::separate_axis;
+use crate::normalize::{Inside, Intensities, Scheme};
+use crate::plans::{Configuration, Plans, target_spacing};
+use crate::resample::{Resampling, separate_axis};
 use crate::volume::{Axes3, Volume};
 
 /// The most voxels that an image may have after resampling: a wrong spacing in a header would ask
@@ -53,11 +55,105 @@ pub struct Prepared {
     pub bounds: Bounds,
 }
 
+/// How the images of a configuration are prepared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preprocessing {
+    /// Axis of the image of each of the network's axes.
+    pub transpose: Axes3,
+    /// Size of a voxel in mm per axis of the network: three, or two of a 2-D configuration, which
+    /// keeps the distance of slices.
+    pub spacing: Vec<f64>,
+    /// How each channel is normalised, and whether only the inside of the image's mask counts.
+    pub channels: Vec<(Scheme, bool)>,
+    /// Intensities of the foreground of the training images, by channel.
+    pub intensities: BTreeMap<usize, Intensities>,
+    /// How images are resampled.
+    pub data: Resampling,
+    /// How label maps are resampled.
+    pub seg: Resampling,
+}
+
+impl Preprocessing {
+    /// That of plans.
+    pub fn of(plans: &Plans, configuration: &Configuration) -> Self {
+        let schemes = configuration.normalization_schemes.iter().copied();
+        Preprocessing {
+            transpose: plans.transpose_forward,
+            spacing: configuration.spacing.clone(),
+            channels: schemes.zip(configuration.use_mask_for_norm.iter().copied()).collect(),
+            intensities: plans.intensities.clone(),
+            data: configuration.resampling_data,
+            seg: configuration.resampling_seg,
+        }
+    }
+
+    /// The network's input of an image: `[channel, z, y, x]` with the size of its voxels in mm, in
+    /// the file's axes. A label map in the same axes comes along; it is -1 where it was 0 outside of
+    /// what the image shows.
+    ///
+    /// # Errors
+    /// Another number of channels, values that cannot be normalised, sizes beyond all limits.
+    pub fn run(
+        &self,
+        image: Volume,
+        spacing: Axes3<f64>,
+        labels: Option<&Volume<u16>>,
+    ) -> Result<(Prepared, Option<Volume<i32>>)> {
+        let order = self.transpose;
+        let channels = self.channels.len();
+        if image.channels != channels {
+            let what = format!("it has {} channels, and the model takes {channels}", image.channels);
+            return Err(NnunetError::case(what));
+        }
+        if spacing.iter().any(|size| !size.is_finite() || *size <= 0.0) {
+            return Err(NnunetError::case(format!("its voxels have sizes of {spacing:?} mm; expected sizes above 0")));
+        }
+        let (whole, (bounds, inside)) = (image.shape, nonzero(&image)?);
+        let run = run_length(whole, &bounds);
+        let mut cropped = if bounds.shape() == whole { image } else { image.cropped(bounds.start, bounds.end) };
+        let shape = cropped.shape;
+        let voxels = cropped.voxels();
+        for (channel, values) in cropped.data.chunks_mut(voxels.max(1)).enumerate() {
+            let (scheme, masked) = self.channels[channel];
+            let mask = Inside { inside: &inside, shape, order };
+            let mask = masked.then_some(&mask);
+            scheme.apply(values, run, mask, self.intensities.get(&channel))?;
+        }
+        let data = cropped.transposed(order);
+        let spacing = order.map(|axis| spacing[axis]);
+        let target = target_spacing(&self.spacing, spacing);
+        let new_shape = target_shape(data.shape, spacing, target)?;
+        let labels = labels.map(|labels| {
+            if labels.shape != whole {
+                let what = format!("the labels have {:?} voxels, the image {whole:?}", labels.shape);
+                return Err(NnunetError::case(what));
+            }
+            // Outside of the mask nothing is known, which the resampling of labels sees.
+            let mut cut = Volume {
+                channels: 1,
+                shape,
+                data: labels.cropped(bounds.start, bounds.end).data.into_iter().map(i32::from).collect(),
+            };
+            let outside = cut.data.iter_mut().zip(&inside).filter(|(label, inside)| **label == 0 && !**inside);
+            outside.for_each(|(label, _)| *label = -1);
+            let cut = cut.transposed(order);
+            let axis = separate_axis(&self.seg, spacing, target);
+            let data = self.seg.labels(&cut.data, cut.shape, new_shape, axis);
+            Ok(Volume { channels: 1, shape: new_shape, data })
+        });
+        let labels = labels.transpose()?;
+        let axis = separate_axis(&self.data, spacing, target);
+        let data = self.data.image(data, new_shape, axis);
+        let shape_before_cropping = order.map(|axis| whole[axis]);
+        Ok((Prepared { data, spacing, shape_before_cropping, bounds: bounds.transposed(order) }, labels))
+    }
+}
+
 /// The network's input of an image: `[channel, z, y, x]` with the size of its voxels in mm, in the
 /// file's axes. `previous` is the label map of the earlier stage of a cascade, in the same axes.
 ///
 /// # Errors
-/// Channels that the plans do not have, values that cannot be normalised, sizes beyond all limits.
+/// As [`Preprocessing::run`].
 pub fn prepare(
     plans: &Plans,
     configuration: &Configuration,
@@ -65,61 +161,16 @@ pub fn prepare(
     spacing: Axes3<f64>,
     previous: Option<(&Volume<u16>, &[u16])>,
 ) -> Result<Prepared> {
-    let order = plans.transpose_forward;
-    let channels = configuration.normalization_schemes.len();
-    if image.channels != channels {
-        let what = format!("it has {} channels, and the model takes {channels}", image.channels);
-        return Err(NnunetError::case(what));
-    }
-    if spacing.iter().any(|size| !size.is_finite() || *size <= 0.0) {
-        return Err(NnunetError::case(format!("its voxels have sizes of {spacing:?} mm; expected sizes above 0")));
-    }
-    let (whole, (bounds, inside)) = (image.shape, nonzero(&image)?);
-    let run = run_length(whole, &bounds);
-    let mut cropped = if bounds.shape() == whole { image } else { image.cropped(bounds.start, bounds.end) };
-    let shape = cropped.shape;
-    let voxels = cropped.voxels();
-    for (channel, values) in cropped.data.chunks_mut(voxels.max(1)).enumerate() {
-        let scheme = configuration.normalization_schemes[channel];
-        let mask = Inside { inside: &inside, shape, order };
-        let mask = configuration.use_mask_for_norm[channel].then_some(&mask);
-        scheme.apply(values, run, mask, plans.intensities.get(&channel))?;
-    }
-    let data = cropped.transposed(order);
-    let spacing = order.map(|axis| spacing[axis]);
-    let target = configuration.target_spacing(spacing);
-    let new_shape = target_shape(data.shape, spacing, target)?;
-    let labels = previous.map(|(labels, foreground)| {
-        if labels.shape != whole {
-            let what = format!("the labels of the previous stage have {:?} voxels, the image {whole:?}", labels.shape);
-            return Err(NnunetError::case(what));
-        }
-        // Outside of the mask nothing is known, which the resampling of labels sees.
-        let mut cut = Volume {
-            channels: 1,
-            shape,
-            data: labels.cropped(bounds.start, bounds.end).data.into_iter().map(i32::from).collect(),
-        };
-        cut.data.iter_mut().zip(&inside).filter(|(label, inside)| **label == 0 && !**inside).for_each(|(l, _)| *l = -1);
-        let cut = cut.transposed(order);
-        let axis = separate_axis(&configuration.resampling_seg, spacing, target);
-        let resampled = configuration.resampling_seg.labels(&cut.data, cut.shape, new_shape, axis);
-        Ok((resampled, foreground))
-    });
-    let axis = separate_axis(&configuration.resampling_data, spacing, target);
-    let mut data = configuration.resampling_data.image(data, new_shape, axis);
-    if let Some((labels, foreground)) = labels.transpose()? {
+    let how = Preprocessing::of(plans, configuration);
+    let (mut prepared, labels) = how.run(image, spacing, previous.map(|(labels, _)| labels))?;
+    if let (Some(labels), Some((_, foreground))) = (labels, previous) {
         for label in foreground {
-            data.data.extend(labels.iter().map(|found| f32::from(u8::from(*found == i32::from(*label)))));
+            let set = |found: &i32| f32::from(u8::from(*found == i32::from(*label)));
+            prepared.data.data.extend(labels.data.iter().map(set));
         }
-        data.channels += foreground.len();
+        prepared.data.channels += foreground.len();
     }
-    Ok(Prepared {
-        data,
-        spacing,
-        shape_before_cropping: order.map(|axis| whole[axis]),
-        bounds: bounds.transposed(order),
-    })
+    Ok(prepared)
 }
 
 /// The smallest box of what is not zero in any channel, holes included, and which of its voxels that

@@ -6,6 +6,7 @@
 //! * [`run`]: what is built from it. [`Plan`](run::Plan) checks it, [`Session`](run::Session)
 //!   trains, [`Trained`](run::Trained) evaluates and predicts.
 //! * [`nnunet`]: prediction by trained models of nnU-Net v2.
+//! * [`store`]: a local store of trained models.
 //!
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
 
@@ -15,6 +16,7 @@ pub mod nnunet;
 pub mod notice;
 pub mod recipe;
 pub mod run;
+pub mod store;
 pub mod task;
 pub mod text;
 

@@ -100,3 +100,45 @@ fn fingerprints_are_those_of_nnunet() {
         assert_eq!(splits(&opened.names()).ok(), folds.is_file().then(|| nnunet::json(&folds)), "{name}");
     }
 }
+
+/// TotalSegmentator's resampling there and back, of every recorded case that is linear.
+#[test]
+fn resampling_is_that_of_totalsegmentator() {
+    use hearth_data::transforms::Orientation;
+    use hearth_data::{read_image, tiny};
+    use hearth_nnunet::total::{resampled, restored};
+    use hearth_nnunet::{Axes3, Volume};
+
+    let folder = root().join("totalsegmentator");
+    let cases = nnunet::json(&folder.join("cases.json"));
+    // The closest canonical axes, z y x, and the size of the voxels.
+    let read = |path: PathBuf| -> (Volume, Axes3<f64>) {
+        let image = read_image(&path).unwrap_or_else(|error| panic!("{error}"));
+        let image = tiny::apply(Orientation::new("image", "RAS"), image).expect("turned");
+        let ([x, y, z], [sx, sy, sz]) = (image.shape(), image.spacing());
+        let volume = Volume::new(1, [x, y, z], image.to_vec()).expect("whole").transposed([2, 1, 0]);
+        (volume, [sz, sy, sx])
+    };
+    let mut replayed = 0;
+    for case in cases["cases"].as_array().expect("cases").iter().filter(|case| case["order"] == 1) {
+        let folder = folder.join(case["case"].as_str().expect("a name"));
+        if !folder.is_dir() {
+            continue;
+        }
+        let target: Vec<f64> = serde_json::from_value(case["target_spacing"].clone()).expect("sizes");
+        let (image, spacing) = read(folder.join("image.nii.gz"));
+        let found = resampled(&image, spacing, [target[2], target[1], target[0]]).expect("resampled");
+        let (expected, _) = read(folder.join("resampled.nii.gz"));
+        assert_eq!(found.shape, expected.shape, "{case}");
+        let differing = found.data.iter().zip(&expected.data).filter(|(a, b)| a != b);
+        let worst = differing.clone().map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(worst <= 1.0 && differing.count() * 1000 <= found.data.len(), "{case}: {worst}");
+        let (labels, _) = read(folder.join("labels_resampled.nii.gz"));
+        let labels = Volume::new(1, labels.shape, labels.data.iter().map(|label| *label as u16).collect());
+        let found = restored(&labels.expect("whole"), image.shape);
+        let (expected, _) = read(folder.join("labels.nii.gz"));
+        assert!(found.data.iter().zip(&expected.data).all(|(a, b)| f32::from(*a) == *b), "{case}: labels");
+        replayed += 1;
+    }
+    assert!(replayed >= 2, "{replayed} cases");
+}

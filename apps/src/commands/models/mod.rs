@@ -1,7 +1,8 @@
-//! `hearth models`: lists networks, and counts the cost of one.
+//! `hearth models`: lists networks, and counts the cost of one; the store of trained models.
 
 mod describe;
 mod page;
+mod stored;
 
 use clap::Subcommand;
 use hearth_registry::Entry;
@@ -21,12 +22,24 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List the networks that a recipe can name
+    /// List the networks that a recipe can name, or the trained models of the store
     List {
         /// Everything as JSON, with an example of each
         #[arg(long)]
         json: bool,
+        /// The trained models that `hearth models add` stored
+        #[arg(long)]
+        stored: bool,
+        /// Of --stored: where they are
+        #[command(flatten)]
+        store: stored::StoreArgs,
     },
+    /// Copy a trained model into the store: a folder, or a zip that you have downloaded
+    Add(stored::AddArgs),
+    /// Files, checksums and licence of a stored model
+    Info(stored::InfoArgs),
+    /// Remove a stored model
+    Remove(stored::RemoveArgs),
     /// Parameters, FLOPs and activations of a network, part by part
     Describe(describe::Args),
     /// Print docs/models.md: every network's example with its cost and its measured times
@@ -36,8 +49,12 @@ enum Action {
 /// Lists, describes or prints.
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
-        Action::List { json: true } => out!("{}", serde_json::to_string_pretty(&listed()?)?),
-        Action::List { json: false } => list()?,
+        Action::List { json, stored: true, store } => stored::list(*json, store)?,
+        Action::Add(args) => stored::add(args)?,
+        Action::Info(args) => stored::info(args)?,
+        Action::Remove(args) => stored::remove(args)?,
+        Action::List { json: true, .. } => out!("{}", serde_json::to_string_pretty(&listed()?)?),
+        Action::List { json: false, .. } => list()?,
         Action::Describe(args) => describe::run(args)?,
         Action::Table => out!("{}", page::text()?.trim_end()),
     }

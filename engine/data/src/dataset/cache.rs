@@ -11,7 +11,7 @@ use hearth_kernels::host;
 use super::cases::{Cases, for_each, guarded};
 use super::identity::{Identity, KeyMaker, Stamp};
 use super::kept::{CachePool, Kept, Slot, no_exact_on_device};
-use super::{Dataset, Item, Storage};
+use super::{Dataset, Item, Storage, epoch_again};
 use crate::{DataError, Pipeline, Progress, Sample};
 
 /// What is cached, and where.
@@ -264,5 +264,9 @@ impl Dataset for CacheDataset {
             Some(kept) => self.cases.rest(index, epoch, kept.samples()),
             None => self.cases.whole(index, epoch),
         }
+    }
+
+    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
+        self.get(index, epoch_again(epoch, before))
     }
 }

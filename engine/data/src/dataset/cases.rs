@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use hearth_kernels::host;
 
-use super::{Dataset, Item};
+use super::{Dataset, Item, epoch_again};
 use crate::{DataError, DrawKey, Pipeline, Running, Sample, Value};
 
 /// Cases, and a pipeline whose first steps are deterministic.
@@ -158,6 +158,10 @@ impl Dataset for TransformDataset {
 
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         self.0.whole(index, epoch)
+    }
+
+    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
+        self.get(index, epoch_again(epoch, before))
     }
 }
 

@@ -12,7 +12,7 @@ use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, Wit
 use super::cases::Cases;
 use super::entry::{Bytes, Counter, slice};
 use super::store::{Store, StoreOptions, StoredCases};
-use super::{Dataset, Item};
+use super::{Dataset, Item, epoch_again};
 use crate::{DataError, Pipeline, Progress, Sample};
 
 /// Name of the database's file in its folder.
@@ -73,6 +73,10 @@ impl Dataset for LmdbDataset {
 
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         self.0.get(index, epoch)
+    }
+
+    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
+        self.get(index, epoch_again(epoch, before))
     }
 }
 

@@ -171,6 +171,21 @@ pub trait Dataset: Send + Sync {
     /// # Errors
     /// Where a file or a step of the pipeline fails, or there is no such index.
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError>;
+
+    /// The same for a case that a sampler draws several times in an epoch: `before` times already.
+    /// Random steps draw other numbers each time. By default they do not.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
+        let _ = before;
+        self.get(index, epoch)
+    }
+}
+
+/// The epoch whose draws a case has that was drawn `before` times in this one: no run has as many.
+pub(crate) fn epoch_again(epoch: u64, before: u64) -> u64 {
+    epoch | before << 40
 }
 
 /// A shared data set is a data set.
@@ -189,5 +204,9 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
 
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         (**self).get(index, epoch)
+    }
+
+    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
+        (**self).get_again(index, epoch, before)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::cases::Cases;
 use super::entry::{Bytes, Counter, FileBytes};
 use super::store::{Store, StoreOptions, StoredCases};
-use super::{Dataset, Item};
+use super::{Dataset, Item, epoch_again};
 use crate::{DataError, Pipeline, Progress, Sample};
 
 /// File name extension of an entry.
@@ -94,6 +94,10 @@ impl Dataset for PersistentDataset {
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         self.0.get(index, epoch)
     }
+
+    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
+        self.get(index, epoch_again(epoch, before))
+    }
 }
 
 /// A [`PersistentDataset`] that caches the result of the first `n` steps, random or not: a cached
@@ -137,6 +141,10 @@ impl Dataset for CacheNTransDataset {
 
     fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
         self.0.get(index, epoch)
+    }
+
+    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
+        self.get(index, epoch_again(epoch, before))
     }
 }
 

@@ -41,7 +41,8 @@ pub struct DeepSupervisionLoss {
     /// The weights of the outputs.
     #[serde(default)]
     pub weight_mode: LevelWeight,
-    /// Explicit weights, used where there is one for each output.
+    /// Explicit weights, used where there is one for each output. An output of weight 0 is not
+    /// evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub weights: Option<Vec<f64>>,
@@ -115,7 +116,9 @@ impl Loss for DeepSupervisionLoss {
     fn forward_all(&self, inputs: Vec<Tensor<5>>, target: Tensor<5>) -> Result<Tensor<1>, LossError> {
         let weights = self.level_weights(inputs.len());
         let mut total: Option<Tensor<1>> = None;
-        for (input, weight) in inputs.into_iter().zip(weights) {
+        // What has no weight gets no gradient either, not even one of 0 that weight decay would follow.
+        let some = weights.iter().any(|weight| *weight != 0.0);
+        for (input, weight) in inputs.into_iter().zip(weights).filter(|(_, weight)| !some || *weight != 0.0) {
             let shape = input.dims();
             let wrong = target.dims().contains(&0) || shape.contains(&0);
             if wrong {

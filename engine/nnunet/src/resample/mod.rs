@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use crate::error::{NnunetError, Result};
 use crate::volume::{Axes3, Volume};
 pub use logits::Heads;
+pub(crate) use torch::linear;
 
 /// A function of nnU-Net that resamples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,11 @@ pub struct Resampling {
 }
 
 impl Resampling {
+    /// nnU-Net's default for images: cubic.
+    pub const IMAGES: Self = Resampling { function: ResamplingFunction::Default, order: 3, force_separate_z: None };
+    /// nnU-Net's default for label maps: linear, of the indicator of each label.
+    pub const LABELS: Self = Resampling { function: ResamplingFunction::Default, order: 1, force_separate_z: None };
+
     /// Of a configuration's keys.
     pub(crate) fn parse(keys: &Map<String, Value>, key: &str, order: u8, is_seg: bool) -> Result<Self> {
         let name = keys.get(key).and_then(Value::as_str).unwrap_or("resample_data_or_seg_to_shape");

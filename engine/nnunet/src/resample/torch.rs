@@ -28,7 +28,7 @@ fn pairs(n: usize, m: usize, exact: bool) -> Vec<Pair> {
 }
 
 /// Linear; the axis apart, if there is one, by nearest-exact after the others.
-pub(super) fn linear(values: &[f32], from: Axes3, to: Axes3, separate: Option<usize>) -> Vec<f32> {
+pub(crate) fn linear(values: &[f32], from: Axes3, to: Axes3, separate: Option<usize>) -> Vec<f32> {
     let pairs: [Vec<Pair>; 3] = std::array::from_fn(|axis| pairs(from[axis], to[axis], separate == Some(axis)));
     let mut out = vec![0.0_f32; to.iter().product()];
     let row = |z: usize, y: usize| &values[(z * from[1] + y) * from[2]..][..from[2]];

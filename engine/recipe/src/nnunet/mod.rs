@@ -1,5 +1,5 @@
 //! Trained models of nnU-Net v2: their networks, images and predictions; fingerprints and plans of
-//! data sets in its raw layout.
+//! data sets in its raw layout, and recipes that train them with its settings.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -16,13 +16,22 @@
 
 mod checkpoint;
 mod ensemble;
+mod export;
 mod image;
 mod network;
 mod predict;
 mod raw;
+mod steps;
+mod total;
+mod train;
 
 pub use ensemble::NnunetEnsemble;
+pub use export::{ExportOptions, export};
 pub use hearth_nnunet::{Case, Folds, ModelFolder, planner};
 pub use image::{CaseImage, Grid};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub use raw::NnunetRaw;
+pub use steps::{NnunetPreprocess, Normalization, RandNnunetAugment, RandNnunetPatch};
+pub(crate) use total::models_below;
+pub use total::{TotalLabels, TotalSegmentator};
+pub use train::training_recipe;

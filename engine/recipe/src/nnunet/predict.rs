@@ -250,6 +250,14 @@ impl NnunetPredictor {
         self.export(&logits, preparation.origin, preparation.grid, wanted)
     }
 
+    /// The labels of an image that is read already, in the same axes.
+    pub(super) fn labels_of(&self, volume: Volume, spacing: Axes3<f64>, grid: Grid) -> Outcome<Volume<u16>> {
+        let Prepared { data, spacing, shape_before_cropping, bounds } =
+            prepare(&self.folder.plans, &self.configuration, volume, spacing, None)?;
+        let logits = self.logits(&data)?;
+        Ok(self.export(&logits, Origin { spacing, shape_before_cropping, bounds }, grid, false)?.labels)
+    }
+
     /// Reads and preprocesses a case.
     ///
     /// # Errors

@@ -1,0 +1,193 @@
+//! The store of trained models: `hearth models add`, `list --stored`, `info`, `remove`.
+
+use std::path::{Path, PathBuf};
+
+use hearth_recipe::store::{ModelKind, ModelStore, StoredModel};
+use serde_json::{Value, json};
+
+use crate::error::{Failure, Outcome};
+use crate::table::{self, Lean};
+use crate::{note, out};
+
+/// Where the store is.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct StoreArgs {
+    /// The store's folder [default: HEARTH_MODELS, or hearth/models in your folder of data]
+    #[arg(long = "store", value_name = "DIR")]
+    store: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    fn open(&self) -> Outcome<ModelStore> {
+        Ok(ModelStore::open(self.store.as_deref())?)
+    }
+}
+
+/// Arguments of `hearth models add`.
+#[derive(Debug, clap::Args)]
+pub struct AddArgs {
+    /// A run, a model of nnU-Net v2, a folder of such models, or a zip of one of these
+    #[arg(value_name = "ZIP|FOLDER")]
+    model: PathBuf,
+    /// Its name in the store [default: that of the folder or zip]
+    #[arg(long)]
+    name: Option<String>,
+    /// Where the store is.
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Arguments of `hearth models info`.
+#[derive(Debug, clap::Args)]
+pub struct InfoArgs {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Compare all files with the checksums of the day it was added
+    #[arg(long)]
+    check: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// Where the store is.
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Arguments of `hearth models remove`.
+#[derive(Debug, clap::Args)]
+pub struct RemoveArgs {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Where the store is.
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Copies a model into the store.
+pub fn add(args: &AddArgs) -> Outcome {
+    let store = args.store.open()?;
+    if !args.model.exists() {
+        return Err(Failure::new(format!("there is no file or folder {}", args.model.display())));
+    }
+    let real = args.model.canonicalize().unwrap_or_else(|_| args.model.clone());
+    let stem = if real.is_dir() { real.file_name() } else { real.file_stem() };
+    let stem = stem.unwrap_or_default().to_string_lossy().into_owned();
+    let name = args.name.clone().unwrap_or(stem);
+    let source = args.model.display().to_string();
+    let model = if args.model.is_dir() {
+        store.add(&args.model, &name, &source)?
+    } else {
+        let unpacked = unpacked(&args.model, store.root())?;
+        store.add(&unpacked.path().join("model"), &name, &source)?
+    };
+    describe(&model);
+    if model.licences.is_empty() {
+        note!("no file of it states a licence: ask where you got it from");
+    }
+    Ok(())
+}
+
+/// The most bytes of a zip's content for each of its own: weights hardly shrink.
+#[cfg(feature = "download")]
+const MOST_PER_BYTE: u64 = 100;
+
+/// The content of a zip, in a folder beside the models.
+#[cfg(feature = "download")]
+fn unpacked(zip: &Path, root: &Path) -> Outcome<tempfile::TempDir> {
+    use crate::error::Context;
+    use hearth_data::download::{ArchiveLimits, unpack};
+
+    let size = std::fs::metadata(zip).while_doing(|| format!("cannot read {}", zip.display()))?.len();
+    let limits = ArchiveLimits { bytes: size.saturating_mul(MOST_PER_BYTE), entries: 100_000 };
+    std::fs::create_dir_all(root).while_doing(|| format!("cannot make the folder {}", root.display()))?;
+    let beside = tempfile::Builder::new().prefix(".unpacked-").tempdir_in(root);
+    let beside = beside.while_doing(|| format!("cannot write into {}", root.display()))?;
+    let unpacked = unpack(zip, &beside.path().join("model"), limits, crate::terminal::progress());
+    unpacked.while_doing(|| format!("cannot add {}", zip.display()))?;
+    Ok(beside)
+}
+
+/// Without the feature that reads archives.
+#[cfg(not(feature = "download"))]
+fn unpacked(zip: &Path, _: &Path) -> Outcome<tempfile::TempDir> {
+    let what =
+        "this program was built without the feature `download`, which reads archives: unpack it, and give the folder";
+    Err(Failure::new(format!("{}: {what}", zip.display())))
+}
+
+/// Prints the models of the store.
+pub fn list(json: bool, store: &StoreArgs) -> Outcome {
+    let store = store.open()?;
+    let models = store.all()?;
+    if json {
+        let all: Vec<Value> = models.iter().map(facts).collect();
+        out!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(());
+    }
+    if models.is_empty() {
+        note!("there is no model in {}: add one by hearth models add", store.root().display());
+        return Ok(());
+    }
+    let columns = [("name", Lean::Left), ("kind", Lean::Left), ("MB", Lean::Right), ("from", Lean::Left)];
+    let rows = models.iter().map(|model| {
+        let size = format!("{:.1}", model.bytes() as f64 / 1e6);
+        vec![model.name.clone(), kind(model.kind).to_owned(), size, model.source.clone()]
+    });
+    table::lines(&columns, &rows.collect::<Vec<_>>()).iter().for_each(|line| out!("{line}"));
+    Ok(())
+}
+
+/// Prints what is known of a model.
+pub fn info(args: &InfoArgs) -> Outcome {
+    let model = args.store.open()?.get(&args.name)?;
+    if args.json {
+        out!("{}", serde_json::to_string_pretty(&facts(&model))?);
+    } else {
+        describe(&model);
+        for (name, file) in &model.files {
+            out!("  {}  {:>12}  {name}", file.blake3, file.bytes);
+        }
+    }
+    if args.check {
+        let changed = model.changed()?;
+        if !changed.is_empty() {
+            let what = "differ from what was added, or are missing: remove the model and add it again";
+            return Err(Failure::new(format!("{}: {what}\n  {}", args.name, changed.join("\n  "))));
+        }
+        note!("all {} files are as they were added", model.files.len());
+    }
+    Ok(())
+}
+
+/// Removes a model.
+pub fn remove(args: &RemoveArgs) -> Outcome {
+    let removed = args.store.open()?.remove(&args.name)?;
+    note!("removed {}: {} files", args.name, removed.files.len());
+    Ok(())
+}
+
+fn kind(kind: ModelKind) -> &'static str {
+    match kind {
+        ModelKind::Nnunet => "nnU-Net v2",
+        ModelKind::NnunetSet => "models of nnU-Net v2 side by side",
+        ModelKind::Run => "run",
+    }
+}
+
+fn describe(model: &StoredModel) {
+    out!("{}: {}, {} files, {:.1} MB", model.name, kind(model.kind), model.files.len(), model.bytes() as f64 / 1e6);
+    out!("  from {}", model.source);
+    for licence in &model.licences {
+        out!("  licence: {licence}");
+    }
+    out!("  hearth predict {} -i IMAGES -o DIR", model.name);
+}
+
+fn facts(model: &StoredModel) -> Value {
+    let mut facts = serde_json::to_value(model).unwrap_or_default();
+    facts["name"] = json!(model.name);
+    facts["path"] = json!(model.path().display().to_string());
+    facts
+}

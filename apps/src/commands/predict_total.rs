@@ -1,0 +1,150 @@
+//! `hearth predict` with a folder of TotalSegmentator's models, or others side by side.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hearth_recipe::nnunet::TotalSegmentator;
+use hearth_train::Ranks;
+use serde_json::{Value, json};
+
+use crate::commands::predict::Args;
+use crate::commands::predict_nnunet::{check, options};
+use crate::error::{Context, Failure, Outcome};
+use crate::run::outputs::{Outputs, is_record, record_of, sum, written_by};
+use crate::sharing::{Done, own, prepared};
+use crate::terminal::seconds;
+use crate::{note, out};
+
+const COMMAND: &str = "predict";
+
+/// Ends of images that are read.
+const ENDS: [&str; 2] = [".nii.gz", ".nii"];
+
+/// Whether the argument of `hearth predict` holds several models of nnU-Net.
+pub fn is_one(path: &Path) -> bool {
+    TotalSegmentator::is_one(path)
+}
+
+struct Task {
+    image: PathBuf,
+    name: String,
+    labels: PathBuf,
+    statistics: Option<PathBuf>,
+    key: Value,
+}
+
+/// Predicts every image. An error in one does not stop the others.
+pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    check(args)?;
+    let given = &args.nnunet;
+    let refused = [
+        ("--probabilities", args.files.probabilities),
+        ("--previous-stage", given.previous_stage.is_some()),
+        ("--postprocessing", given.postprocessing.is_some()),
+        ("--with", !given.with.is_empty()),
+    ];
+    if let Some((name, _)) = refused.into_iter().find(|(_, given)| *given) {
+        return Err(Failure::new(format!("{name} is not for several models side by side: remove it")));
+    }
+    let start = Instant::now();
+    let opened = prepared(ranks, open(args))?;
+    if ranks.is_none_or(|ranks| ranks.rank() == 0) {
+        let (models, classes) = (opened.models().count(), opened.names().len());
+        note!("{models} models, {classes} classes, loaded in {}", seconds(start.elapsed().as_secs_f64()));
+    }
+    let (outputs, tasks) = prepared(ranks, tasks(args, &opened))?;
+    let mut done: Done<()> = Done::default();
+    let count = tasks.len();
+    for place in own(ranks, count) {
+        let task = &tasks[place];
+        if count > 1 {
+            note!("image {} of {count}: {}", place + 1, task.name);
+        }
+        if let Err(failure) = predict(&opened, task, &outputs) {
+            done.fail(place, task.name.clone(), &failure);
+        }
+    }
+    done.of_all(ranks)?.check(ranks, count, "images")
+}
+
+fn open(args: &Args) -> Outcome<TotalSegmentator> {
+    let (given, options) = (&args.nnunet, options(args)?);
+    Ok(TotalSegmentator::open(&args.run, &given.roi_subset, given.step_size, &options)?)
+}
+
+/// The images of the arguments: files, and those of folders.
+fn images(given: &[PathBuf]) -> Outcome<Vec<(PathBuf, String)>> {
+    let named = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        ENDS.iter().find_map(|end| name.strip_suffix(end)).filter(|stem| !stem.is_empty()).map(str::to_owned)
+    };
+    let mut found = Vec::new();
+    for path in given {
+        if !path.is_dir() {
+            let Some(name) = named(path) else {
+                let what = "expected a NIfTI file (.nii.gz, .nii), or a folder of them";
+                return Err(Failure::new(format!("-i {}: {what}", path.display())));
+            };
+            found.push((path.clone(), name));
+            continue;
+        }
+        let entries = std::fs::read_dir(path).while_doing(|| format!("cannot read the folder {}", path.display()))?;
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        files.retain(|file| file.is_file() && !is_record(file) && !written_by(file, COMMAND));
+        files.sort();
+        let files: Vec<(PathBuf, String)> =
+            files.into_iter().filter_map(|file| named(&file).map(|name| (file, name))).collect();
+        if files.is_empty() {
+            return Err(Failure::new(format!("-i {} holds no NIfTI file (.nii.gz, .nii)", path.display())));
+        }
+        found.extend(files);
+    }
+    Ok(found)
+}
+
+fn tasks(args: &Args, opened: &TotalSegmentator) -> Outcome<(Outputs, Vec<Task>)> {
+    let mut outputs = Outputs::new(COMMAND, args.files.overwrite);
+    let models = opened.models().map(|model| Ok(model.key()?)).collect::<Outcome<Vec<Value>>>()?;
+    let mut tasks = Vec::new();
+    for (image, name) in images(&args.images)? {
+        let labels = args.out.join(format!("{name}_seg.nii.gz"));
+        let statistics = args.nnunet.statistics.then(|| args.out.join(format!("{name}_statistics.json")));
+        let facts = std::fs::metadata(&image).while_doing(|| format!("cannot read {}", image.display()))?;
+        let changed = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        let key = json!({"file": [facts.len(), changed.map(|at| at.as_millis() as u64)], "models": models,
+            "classes": opened.names().values().collect::<Vec<_>>()});
+        let mut all = [Some(&labels), statistics.as_ref()].into_iter().flatten();
+        let same = record_of(&labels).is_some_and(|record| record["result_of"] == key);
+        if same && !args.files.overwrite && all.clone().all(|path| path.is_file() && written_by(path, COMMAND)) {
+            note!("{name}: done by an earlier call");
+            continue;
+        }
+        all.try_for_each(|path| outputs.claim(path))?;
+        tasks.push(Task { image, name, labels, statistics, key });
+    }
+    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    Ok((outputs, tasks))
+}
+
+fn predict(opened: &TotalSegmentator, task: &Task, outputs: &Outputs) -> Outcome {
+    let Task { image, name, labels, statistics, key } = task;
+    let start = Instant::now();
+    let found = opened.predict(image)?;
+    let facts = json!({
+        "input": image.display().to_string(), "input_blake3": sum(image)?, "result_of": key,
+        "labels": opened.names().iter().map(|(label, name)| (label.to_string(), name.clone().into()))
+            .collect::<serde_json::Map<String, Value>>(),
+        "models": opened.models().map(|model| model.folder.path.display().to_string()).collect::<Vec<_>>(),
+    });
+    let doing = |path: &Path| format!("writing {}", path.display());
+    found.write(labels).while_doing(|| doing(labels))?;
+    outputs.record(labels, facts.clone())?;
+    out!("{}", labels.display());
+    if let Some(path) = statistics {
+        crate::folders::replace(path, serde_json::to_string_pretty(found.statistics())? + "\n")?;
+        outputs.record(path, facts)?;
+        out!("{}", path.display());
+    }
+    note!("{name}: {}", seconds(start.elapsed().as_secs_f64()));
+    Ok(())
+}

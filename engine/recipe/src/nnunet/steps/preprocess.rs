@@ -1,0 +1,217 @@
+//! An image as nnU-Net's networks see it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hearth_data::affine::{self, IDENTITY, compose};
+use hearth_data::orientation::Reorder;
+use hearth_data::spatial::{ResizeMode, crop, reorder};
+use hearth_data::{Applied, Draw, Effect, Fault, Image, Keys, Sample, Transform, TransformError};
+use hearth_nnunet::preprocess::Preprocessing;
+use hearth_nnunet::{Intensities, Resampling, Scheme, Volume};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{describe, tensor, volume};
+
+/// How nnU-Net prepares a case: the axes become z y x in the order `transpose`, the margin of zeros
+/// is cropped, each channel is normalised, then all is resampled to `spacing`: images by cubic
+/// splines, labels by linear indicators, and an axis that is more than three times as coarse apart.
+///
+/// `keys` are the image and, where there is one, its label map; labels outside of what the image
+/// shows become -1. The parameters are those of nnU-Net's plans, which `hearth plan` writes.
+/// Predictions are mapped back linearly.
+///
+/// ```
+/// # use hearth_data::{tiny, Transform};
+/// # use hearth_recipe::nnunet::NnunetPreprocess;
+/// let step: NnunetPreprocess = toml::from_str(
+///     "keys = ['image']\nspacing = [1.0, 1.0, 1.0]\nnormalization = [{ scheme = 'ZScoreNormalization' }]",
+/// )
+/// .expect("parameters");
+/// // Zeros at the ends are cropped.
+/// let image = tiny::apply(step, tiny::line([0.0, 1.0, 3.0, 0.0]))?;
+/// assert_eq!((image.shape(), image.to_vec()), ([1, 1, 2], vec![-1.0, 1.0]));
+/// # Ok::<(), hearth_data::TransformError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NnunetPreprocess {
+    keys: Keys,
+    /// Size of the voxels in mm, z y x in the order of `transpose`; two numbers keep the distance of
+    /// slices.
+    pub(in crate::nnunet) spacing: Vec<f64>,
+    /// How each channel is normalised.
+    pub(in crate::nnunet) normalization: Vec<Normalization>,
+    /// Which axis, of z y x, each axis of the result is.
+    #[serde(default = "in_order")]
+    pub(in crate::nnunet) transpose: [usize; 3],
+}
+
+fn in_order() -> [usize; 3] {
+    [0, 1, 2]
+}
+
+/// How a channel is normalised: nnU-Net's class, and for CT the intensities of the training images'
+/// foreground.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Normalization {
+    /// `ZScoreNormalization`, `CTNormalization`, `RescaleTo01Normalization`,
+    /// `RGBTo01Normalization` or `NoNormalization`.
+    pub scheme: String,
+    /// Whether only what the image shows counts, and is changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub use_mask: bool,
+    /// Mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+    /// Standard deviation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub std: Option<f64>,
+    /// Smaller values become this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percentile_00_5: Option<f64>,
+    /// Larger values become this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percentile_99_5: Option<f64>,
+}
+
+impl NnunetPreprocess {
+    fn how(&self) -> Result<Preprocessing, Fault> {
+        let mut intensities = BTreeMap::new();
+        let mut channels = Vec::with_capacity(self.normalization.len());
+        for (channel, how) in self.normalization.iter().enumerate() {
+            let at = |what: String| Fault::at(format!("normalization.{channel}"), what);
+            let scheme = Scheme::named(&how.scheme).map_err(|error| at(error.to_string()))?;
+            match [how.mean, how.std, how.percentile_00_5, how.percentile_99_5] {
+                [Some(mean), Some(std), Some(low), Some(high)] => {
+                    intensities.insert(channel, Intensities { mean, std, low, high });
+                }
+                _ if scheme == Scheme::Ct => {
+                    let what = "CTNormalization needs mean, std, percentile_00_5 and percentile_99_5";
+                    return Err(at(what.to_owned()));
+                }
+                _ => {}
+            }
+            channels.push((scheme, how.use_mask));
+        }
+        Ok(Preprocessing {
+            transpose: self.transpose,
+            spacing: self.spacing.clone(),
+            channels,
+            intensities,
+            data: Resampling::IMAGES,
+            seg: Resampling::LABELS,
+        })
+    }
+
+    fn run(&self, image: Image, label: Option<Image>) -> Result<(Image, Option<Image>), TransformError> {
+        let how = self.how().map_err(|fault| TransformError::new(fault.message))?;
+        // The file's axes are x y z.
+        let turn = |axes: [usize; 3]| Reorder { source: axes, flip: [false; 3] };
+        let lying = reorder(image.clone(), &turn([2, 1, 0]));
+        let labels = label.as_ref().map(|label| labels(&reorder(label.clone(), &turn([2, 1, 0])))).transpose()?;
+        let failed = |error: hearth_nnunet::NnunetError| TransformError::new(error.to_string());
+        let (prepared, labels) = how.run(volume(&lying)?, spacing(&image), labels.as_ref()).map_err(failed)?;
+        let place = |image: Image, values: Volume| -> Image {
+            let turned = reorder(image, &turn(self.transpose.map(|axis| 2 - axis)));
+            let mut image = crop(turned, prepared.bounds.start, prepared.bounds.end);
+            let (old, device) = (image.shape(), image.data.device());
+            if old != values.shape {
+                image.meta.applied.push(Applied::Resize {
+                    affine: image.affine,
+                    shape: old,
+                    spatial_dims: image.meta.spatial_dims,
+                    mode: ResizeMode::Trilinear,
+                    align_corners: false,
+                });
+                image.affine = resized(&image.affine, old, values.shape);
+            }
+            image.data = tensor(values, false, &device);
+            image
+        };
+        let label = label.zip(labels).map(|(label, labels)| {
+            let data = labels.data.into_iter().map(|label| label as f32).collect();
+            place(label, Volume { channels: 1, shape: labels.shape, data })
+        });
+        Ok((place(image, prepared.data), label))
+    }
+}
+
+/// The affine of another number of voxels over the same space.
+fn resized(affine: &affine::Affine, old: [usize; 3], new: [usize; 3]) -> affine::Affine {
+    let mut scale = IDENTITY;
+    for axis in 0..3 {
+        let factor = old[axis] as f64 / new[axis].max(1) as f64;
+        (scale[axis][axis], scale[axis][3]) = (factor, (factor - 1.0) / 2.0);
+    }
+    compose(affine, &scale)
+}
+
+/// Size of the voxels of an image in its file, z y x: nnU-Net takes that of the header.
+fn spacing(image: &Image) -> [f64; 3] {
+    let [x, y, z] = match &image.meta.header {
+        Some(header) if image.meta.applied.is_empty() => [header.pixdim[1], header.pixdim[2], header.pixdim[3]],
+        _ => image.spacing(),
+    };
+    [z, y, x]
+}
+
+fn labels(label: &Image) -> Result<Volume<u16>, TransformError> {
+    let values = volume(label)?;
+    let whole = |value: &f32| (value.fract() == 0.0 && (0.0..=65_535.0).contains(value)).then_some(*value as u16);
+    let data: Option<Vec<u16>> = values.data.iter().map(whole).collect();
+    let found = data.and_then(|data| Volume::new(1, values.shape, data));
+    found.ok_or_else(|| TransformError::new("the label is not a map of whole numbers from 0 to 65535 in one channel"))
+}
+
+impl Transform for NnunetPreprocess {
+    fn effect(&self) -> Effect {
+        Effect::Regrids
+    }
+
+    fn through_host(&self) -> bool {
+        true
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        let keys: Vec<&str> = self.keys.iter().collect();
+        let image = sample.take_image(keys[0]).map_err(|error| error.at(keys[0]))?;
+        let label = keys.get(1).map(|key| sample.take_image(key).map_err(|error| error.at(key))).transpose()?;
+        let (image, label) = self.run(image, label).map_err(|error| error.at(keys[0]))?;
+        let sample = sample.with_image(keys[0], image);
+        Ok(vec![match label {
+            Some(label) => sample.with_image(keys[1], label),
+            None => sample,
+        }])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
+        self.keys.check(known)?;
+        if self.keys.len() > 2 {
+            return Err(Fault::at("keys", "expected the image and its label map"));
+        }
+        if !(2..=3).contains(&self.spacing.len()) || self.spacing.iter().any(|size| !(*size > 0.0 && size.is_finite()))
+        {
+            return Err(Fault::at("spacing", format!("{:?}: expected two or three sizes above 0", self.spacing)));
+        }
+        let mut axes = self.transpose;
+        axes.sort_unstable();
+        if axes != [0, 1, 2] {
+            return Err(Fault::at("transpose", format!("{:?} is no order of 0, 1 and 2", self.transpose)));
+        }
+        self.how().map(|_| ())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}
+
+hearth_registry::entry!(
+    dyn Transform => NnunetPreprocess,
+    paper: "Isensee et al. 2021, doi:10.1038/s41592-020-01008-z",
+    example: r#"keys = ["image", "label"]
+spacing = [2.0, 1.0, 1.0]
+normalization = [{ scheme = "ZScoreNormalization" }]"#
+);

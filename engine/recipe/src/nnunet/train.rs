@@ -1,0 +1,219 @@
+//! The recipe that trains a configuration of plans with nnU-Net's settings.
+
+use hearth_nnunet::augment::patch::turning;
+use hearth_nnunet::{Architecture, Configuration, DatasetJson, NetworkClass, Plans, Scheme};
+use serde_json::Value;
+use toml::Value as Toml;
+
+use crate::error::{Outcome, RecipeError};
+
+/// Iterations of an epoch, and epochs of a training.
+const ITERATIONS: usize = 250;
+const EPOCHS: usize = 1000;
+
+/// The text of a recipe for a configuration of `plans`: nnU-Net's preprocessing, patches,
+/// augmentation, network, loss, optimizer and schedule.
+///
+/// # Errors
+/// Plans that cannot be read, and what is not trained here: regions, an ignore label, the second
+/// stage of a cascade, pictures, networks of other layers.
+pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
+    let parsed = Plans::parse(plans.clone())?;
+    let planned = parsed.configuration(configuration)?;
+    let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));
+    if dataset.labels.has_regions() {
+        return refused("labels are regions, which is not supported yet");
+    }
+    if dataset.labels.ignore.is_some() {
+        return refused("there is an ignore label, which is not supported yet");
+    }
+    if planned.previous_stage.is_some() {
+        return refused("it continues from the labels of another stage, which is not supported yet");
+    }
+    if parsed.image_reader_writer == "NaturalImage2DIO" {
+        return refused("pictures are not supported yet");
+    }
+    let keys = &plans["configurations"][configuration];
+    let number = |key: &str| keys[key].as_u64().and_then(|number| usize::try_from(number).ok());
+    let Some(batch) = number("batch_size").filter(|batch| *batch > 0) else {
+        return refused("batch_size is missing; expected a number above 0");
+    };
+    let names: Vec<String> = dataset.labels.heads.iter().map(|(name, _)| name.clone()).collect();
+    Ok(Writer { plans: &parsed, planned: &planned, batch, names, batch_dice: keys["batch_dice"] == true }
+        .text(plans["experiment_planner_used"].as_str().unwrap_or("its planner")))
+}
+
+struct Writer<'a> {
+    plans: &'a Plans,
+    planned: &'a Configuration,
+    batch: usize,
+    names: Vec<String>,
+    batch_dice: bool,
+}
+
+impl Writer<'_> {
+    fn text(&self, planner: &str) -> String {
+        let (plans, planned, batch) = (self.plans, self.planned, self.batch);
+        let turning = turning(&planned.patch_size);
+        let flat = planned.dims() == 2;
+        let (patch, classes) = (list(&planned.patch_size), self.names.len());
+        let labels: Vec<Toml> = self.names.iter().map(|name| Toml::String(name.clone())).collect();
+        let masked: Vec<usize> =
+            (0..planned.use_mask_for_norm.len()).filter(|channel| planned.use_mask_for_norm[*channel]).collect();
+        let axes: &[usize] = if flat { &[0, 1] } else { &[0, 1, 2] };
+        let mut augment = format!("mirror_axes = {}", list(axes));
+        if turning.in_plane && !flat {
+            augment += ", keep_first_axis = true";
+        }
+        if !masked.is_empty() {
+            augment += &format!(", mask_channels = {}", list(&masked));
+        }
+        let weights: Vec<String> = self.output_weights().iter().map(|weight| format!("{weight:?}")).collect();
+        let (inferer, flips) = match flat {
+            true => ("SliceInferer\"\nspatial_dim = 0", "[1, 2]"),
+            false => ("SlidingWindowInferer\"", "[0, 1, 2]"),
+        };
+        format!(
+            r#"# {dataset}, {configuration}: {plans_name} of nnU-Net's {planner}. `hearth plan` wrote it.
+task = {task}
+labels = {labels}
+
+transforms = [
+    {{ name = "LoadImage", keys = ["image", "label"] }},
+    {{ name = "EnsureChannelFirst", keys = ["image", "label"] }},
+    {{ name = "NnunetPreprocess", keys = ["image", "label"], spacing = {spacing}, transpose = {transpose},
+      normalization = [
+{normalization}      ] }},
+    # What the image does not show is background to the metric.
+    {{ name = "ThresholdIntensity", keys = ["label"], threshold = 0.0, only = "validation" }},
+    {{ name = "ClassesToIndices", keys = ["label"], num_classes = {classes}, max_samples_per_class = 10000, only = "train" }},
+    {{ name = "RandNnunetPatch", keys = ["image", "label"], patch_size = {patch}, indices_key = "label_cls_indices",
+      foreground = {foreground:?} }},
+    {{ name = "RandNnunetAugment", keys = ["image", "label"], {augment} }},
+]
+
+[data]
+workers = 4
+folds = {{ count = 5, method = "scikit", shuffle = true, seed = 12345 }}    # those of splits_final.json
+sampler = {{ name = "RandomSampler", num_samples = {samples} }}    # {ITERATIONS} batches
+
+[network]
+{network}
+[loss]
+name = "DeepSupervisionLoss"
+weights = [{weights}]
+loss = {{ name = "DiceCELoss", include_background = false, to_onehot_y = true, softmax = true, batch = {batch_dice} }}
+
+[optimizer]
+name = "SGD"
+lr = 0.01
+momentum = 0.99
+nesterov = true
+weight_decay = 3e-5
+
+[schedule]
+name = "PolynomialLR"
+total_iters = {EPOCHS}    # of training.epochs
+power = 0.9
+
+[training]
+epochs = {EPOCHS}
+batch_size = {batch}
+clip = {{ norm = 12.0 }}
+val_interval = 25
+precision = "auto"    # half precision where the device has it, fp32 on a CPU
+
+[inferer]
+name = "{inferer}
+roi_size = {patch}
+overlap = 0.5
+mode = "gaussian"
+
+[tta]
+flips = {flips}
+"#,
+            dataset = one_line(&plans.dataset_name),
+            configuration = planned.name,
+            plans_name = one_line(&plans.plans_name),
+            planner = one_line(planner),
+            task = Toml::String(plans.dataset_name.clone()),
+            labels = Toml::Array(labels),
+            spacing = floats(&planned.spacing),
+            transpose = list(&plans.transpose_forward),
+            normalization = self.normalization(),
+            foreground = foreground(batch),
+            samples = ITERATIONS * batch,
+            network = network(&planned.architecture, planned.normalization_schemes.len(), classes),
+            weights = weights.join(", "),
+            batch_dice = self.batch_dice,
+        )
+    }
+
+    /// A line for each channel.
+    fn normalization(&self) -> String {
+        let mut out = String::new();
+        for (channel, scheme) in self.planned.normalization_schemes.iter().enumerate() {
+            out += &format!("          {{ scheme = \"{}\"", scheme.name());
+            if self.planned.use_mask_for_norm[channel] {
+                out += ", use_mask = true";
+            }
+            if let Some(of) = self.plans.intensities.get(&channel).filter(|_| *scheme == Scheme::Ct) {
+                let (mean, std, low, high) = (of.mean, of.std, of.low, of.high);
+                out +=
+                    &format!(", mean = {mean:?}, std = {std:?}, percentile_00_5 = {low:?}, percentile_99_5 = {high:?}");
+            }
+            out += " },\n";
+        }
+        out
+    }
+
+    /// Half of the weight for each further output, none for the coarsest, 1 in all.
+    fn output_weights(&self) -> Vec<f64> {
+        let outputs = self.planned.architecture.features.len().saturating_sub(1).max(1);
+        let mut weights: Vec<f64> = (0..outputs).map(|output| 0.5_f64.powi(output as i32)).collect();
+        if outputs > 1 {
+            weights[outputs - 1] = 0.0;
+        }
+        let total: f64 = weights.iter().sum();
+        weights.iter().map(|weight| weight / total).collect()
+    }
+}
+
+/// The share of a batch whose patches nnU-Net cuts around foreground: the last third, rounded.
+fn foreground(batch: usize) -> f64 {
+    let first = (batch as f64 * 0.67).round_ties_even() as usize;
+    (batch - first.min(batch)) as f64 / batch as f64
+}
+
+fn network(of: &Architecture, inputs: usize, outputs: usize) -> String {
+    let axes = |sizes: &[Vec<usize>]| format!("[{}]", sizes.iter().map(|s| list(s)).collect::<Vec<_>>().join(", "));
+    let (name, counts) = match of.class {
+        NetworkClass::PlainConvUNet => ("PlainConvUNet", "n_conv_per_stage"),
+        NetworkClass::ResidualEncoderUNet => ("ResidualEncoderUNet", "n_blocks_per_stage"),
+    };
+    format!(
+        "name = \"{name}\"\nspatial_dims = {}\nin_channels = {inputs}\nout_channels = {outputs}\n\
+         features_per_stage = {}\nkernel_sizes = {}\nstrides = {}\n{counts} = {}\nn_conv_per_stage_decoder = {}\n\
+         deep_supervision = true\n",
+        of.dims,
+        list(&of.features),
+        axes(&of.kernels),
+        axes(&of.strides),
+        list(&of.encoder),
+        list(&of.decoder),
+    )
+}
+
+fn list(numbers: &[usize]) -> String {
+    format!("{numbers:?}")
+}
+
+/// As floats, `2.0` and not `2`.
+fn floats(numbers: &[f64]) -> String {
+    format!("{numbers:?}")
+}
+
+/// For a comment.
+fn one_line(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), " ")
+}

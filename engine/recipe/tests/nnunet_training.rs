@@ -1,0 +1,230 @@
+//! The recipes that `hearth plan` writes: their chain is nnU-Net's, and they learn.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hearth_data::{Image, Item, NiftiOptions, Parts, Progress, affine, host_device, k_fold, write_nifti};
+use hearth_nn::pytorch::{OpenOptions, StateDict};
+use hearth_nnunet::{DatasetJson, parse_json};
+use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
+use hearth_recipe::nnunet::{ExportOptions, NnunetOptions, NnunetPredictor, NnunetRaw, export, training_recipe};
+use hearth_recipe::recipe::Document;
+use hearth_recipe::run::folders::open_run;
+use hearth_recipe::run::{Plan, Session, checkpoint_file};
+use hearth_train::Train;
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+
+fn golden(path: &str) -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    std::env::var_os("HEARTH_GOLDEN").map_or(own, PathBuf::from).join("nnunet").join(path)
+}
+
+fn json_of(path: &Path) -> Value {
+    parse_json(&fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).expect("JSON")
+}
+
+/// The chain of the recipe for a recorded model prepares its image as nnU-Net did.
+#[test]
+fn the_chain_prepares_images_as_nnunet() {
+    for (case, configuration, id) in [
+        ("ct_aniso_separate_z", "3d_fullres", "ct_01"),
+        ("organs_legacy_nomirror", "3d_fullres", "s01"),
+        ("mr_resenc_masked_2ch", "3d_fullres", ""),
+        ("mr_2d_transposed", "2d", ""),
+    ] {
+        let folder = golden(case);
+        let dataset = DatasetJson::read(&folder.join("model/dataset.json")).expect("a data set");
+        let plans = json_of(&folder.join("model/plans.json"));
+        let text = match plans["configurations"][configuration]["batch_size"].is_u64() {
+            true => training_recipe(&plans, &dataset, configuration),
+            false => {
+                let mut plans = plans.clone();
+                plans["configurations"][configuration]["batch_size"] = 2.into();
+                training_recipe(&plans, &dataset, configuration)
+            }
+        };
+        let text = text.expect("a recipe");
+        assert!(text.lines().count() <= 80, "{case}: {} lines", text.lines().count());
+        let document = Document::parse("plan.toml", text.clone()).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
+        let ready = Plan::new(document).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(folder.join("input")).expect("images").map(|entry| entry.expect("a file").path()).collect();
+        files.sort();
+        let name = files[0].file_name().expect("a name").to_string_lossy().into_owned();
+        let id = if id.is_empty() { name.split("_0000").next().expect("a name") } else { id };
+        files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(id)));
+        let item = Item::new(id);
+        let item = match &files[..] {
+            [file] => item.with("image", file),
+            _ => item.with_parts("image", Parts::new(files.clone())),
+        };
+        let mut made = ready.prediction.run_deterministic(item.sample()).unwrap_or_else(|error| panic!("{error}"));
+        let image = made.remove(0).take_image("image").expect("an image");
+        let bytes = fs::read(folder.join(format!("expected/{id}_preprocessed.safetensors"))).expect("recorded");
+        let recorded = SafeTensors::deserialize(&bytes).expect("whole");
+        let view = recorded.tensor("preprocessed").expect("an array");
+        assert_eq!([&[image.channels()][..], &image.shape()].concat(), view.shape(), "{case}");
+        let expected = view.data().as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        let wrong = image.to_vec().into_iter().zip(expected).filter(|(a, b)| (a - b).abs() > 2e-5 + 2e-5 * b.abs());
+        assert_eq!(wrong.count(), 0, "{case}");
+        // What the network says there comes back to the grid of the file.
+        let back = ready.prediction.invert(image.clone(), &image, false).expect("the file's grid");
+        assert_eq!(back.affine, image.meta.original_affine, "{case}");
+    }
+}
+
+#[test]
+fn what_is_not_trained_is_refused_with_its_reason() {
+    for (case, configuration, said) in
+        [("mr_regions_4ch", "3d_fullres", "regions"), ("png_rgb_2d", "2d", "pictures"), ("cascade", "3d", "regions")]
+    {
+        let model = if case == "cascade" { "model_cascade" } else { "model" };
+        let folder = golden(case).join(model);
+        let dataset = DatasetJson::read(&folder.join("dataset.json")).expect("a data set");
+        let plans = json_of(&folder.join("plans.json"));
+        let (configuration, said) = match case {
+            "cascade" => ("3d_cascade_fullres", "another stage"),
+            _ => (configuration, said),
+        };
+        let error = training_recipe(&plans, &dataset, configuration).expect_err("refused").to_string();
+        assert!(error.contains(said), "{case}: {error}");
+    }
+}
+
+/// The folds of the recipe are those of `splits_final.json`.
+#[test]
+fn folds_are_those_of_nnunet() {
+    for count in [5, 7, 23] {
+        let names: Vec<String> = (0..count).map(|case| format!("case_{case:03}")).collect();
+        let expected = splits(&names).expect("folds");
+        let dealt = k_fold(count, 5, Some(12345)).expect("folds");
+        for (fold, validate) in dealt.into_iter().enumerate() {
+            let validate: Vec<&String> = validate.into_iter().map(|case| &names[case]).collect();
+            assert_eq!(json!(validate), expected[fold]["val"], "{count} cases, fold {fold}");
+        }
+    }
+}
+
+/// A raw data set: a bright ball with a brighter core in noise.
+fn raw(folder: &Path) {
+    for name in ["imagesTr", "labelsTr"] {
+        fs::create_dir(folder.join(name)).expect("a folder");
+    }
+    let [nx, ny, nz] = [34, 36, 22];
+    for case in 0..6 {
+        let centre = [14.0 + f64::from(case), 20.0 - f64::from(case), 9.0 + f64::from(case) / 2.0];
+        let label = |index: usize| {
+            let at = [index / (ny * nz), index / nz % ny, index % nz].map(|at| at as f64);
+            let scale = [1.0, 1.0, 1.5];
+            let distance: f64 = (0..3).map(|axis| ((at[axis] - centre[axis]) * scale[axis]).powi(2)).sum();
+            if distance < 16.0 {
+                2.0
+            } else if distance < 81.0 {
+                1.0
+            } else {
+                0.0
+            }
+        };
+        let noise = |index: usize| ((index * 31 + case as usize * 17) as f32 * 0.7).sin() * 20.0;
+        let write = |path: PathBuf, value: &dyn Fn(usize) -> f32| {
+            let values = (0..nx * ny * nz).map(value).collect();
+            let grid = affine::compose(
+                &affine::IDENTITY,
+                &[[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.5, 0.0], [0.0, 0.0, 0.0, 1.0]],
+            );
+            let image = Image::from_values(values, [1, nx, ny, nz], grid, &host_device());
+            write_nifti(&path, &image, NiftiOptions::default()).expect("written");
+        };
+        write(folder.join(format!("imagesTr/ball_{case}_0000.nii.gz")), &|at| 100.0 + 60.0 * label(at) + noise(at));
+        write(folder.join(format!("labelsTr/ball_{case}.nii.gz")), &|at| label(at));
+    }
+    let dataset = json!({"channel_names": {"0": "MRI"}, "labels": {"background": 0, "ball": 1, "core": 2},
+        "numTraining": 6, "file_ending": ".nii.gz"});
+    fs::write(folder.join("dataset.json"), dataset.to_string()).expect("written");
+}
+
+/// The whole way: raw data set, plans, recipe, training of a smaller network, validation.
+#[test]
+fn a_planned_recipe_learns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    raw(folder.path());
+    let opened = NnunetRaw::open(folder.path()).expect("a data set");
+    let fingerprint = opened.fingerprint(Progress::None).expect("a fingerprint");
+    let options = PlannerOptions::new(Planner::Default);
+    let plans = plan("Dataset001_Balls", &opened.dataset, &opened.reader, &fingerprint, &options).expect("plans");
+    for (configuration, epochs, least) in [("3d_fullres", 8, 0.7), ("2d", 1, 0.0)] {
+        let text = training_recipe(&plans, &opened.dataset, configuration).expect("a recipe");
+        let mut document = Document::parse("plan.toml", text.clone()).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
+        let features = document.find("network.features_per_stage").items().len();
+        let few: Vec<usize> = (0..features).map(|stage| (4 << stage).min(16)).collect();
+        let samples = if epochs > 1 { 20 } else { 4 };
+        for assignment in [
+            format!("network.features_per_stage={few:?}"),
+            format!("training.epochs={epochs}"),
+            format!("training.val_interval={epochs}"),
+            format!("schedule.total_iters={epochs}"),
+            format!("data.sampler.num_samples={samples}"),
+            "training.batch_size=2".to_owned(),
+            "training.device=cpu".to_owned(),
+            "optimizer.momentum=0.9".to_owned(),
+            "optimizer.lr=0.02".to_owned(),
+            "data.workers=0".to_owned(),
+        ] {
+            document.set(&assignment).unwrap_or_else(|fault| panic!("{assignment}: {fault}"));
+        }
+        let ready = Plan::new(document).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let mut session = Session::new(ready, folder.path(), &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let out = tempfile::tempdir().expect("a folder");
+        session.start(&out.path().join("run")).expect("a run");
+        session.run().unwrap_or_else(|error| panic!("{error}"));
+        let metrics = session.trainer_mut().engine().state().metrics.clone();
+        println!("{configuration}: {metrics:?}");
+        let dice = metrics.iter().find(|(name, _)| name.contains("dice")).map(|(_, value)| *value);
+        assert!(dice.is_some_and(|dice| dice.is_finite() && dice >= least), "{configuration}: {metrics:?}");
+        drop(session);
+        let found = exported(&out.path().join("run"), &out.path().join("model"), folder.path());
+        println!("{configuration}, exported: Dice {found}");
+        assert!(found >= least, "{configuration}: Dice of the exported model is {found}");
+        if let Some(kept) = std::env::var_os("HEARTH_KEEP_MODEL").map(PathBuf::from) {
+            copy(&out.path().join("model"), &kept.join(configuration).join("model"));
+            copy(folder.path(), &kept.join(configuration).join("data"));
+        }
+    }
+}
+
+/// A run becomes a model of nnU-Net with the same weights; how well that predicts the first case.
+fn exported(run: &Path, model: &Path, data: &Path) -> f64 {
+    let files = export(run, model, &ExportOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(files.len(), 3);
+    let dict = StateDict::open(&files[2], &OpenOptions::default()).expect("a checkpoint");
+    assert_eq!(dict.found_at, "network_weights");
+    assert_eq!(dict.value(&["trainer_name"]).and_then(|name| name.as_str()), Some("nnUNetTrainer"));
+    let (_, bytes) = checkpoint_file(&open_run(run).expect("a run"), "best").expect("weights");
+    let ours = SafeTensors::deserialize(&bytes).expect("whole");
+    let theirs = dict.to_bytes().expect("weights");
+    let theirs = SafeTensors::deserialize(&theirs).expect("whole");
+    assert_eq!(ours.len(), theirs.len());
+    for (name, view) in ours.tensors() {
+        let other = theirs.tensor(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(view.shape() == other.shape() && view.data() == other.data(), "{name}");
+    }
+    let predictor = NnunetPredictor::open(model, &NnunetOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let case = predictor.cases(&data.join("imagesTr")).expect("cases").remove(0);
+    let found = predictor.predict(&case, None).expect("labels");
+    let path = model.with_extension("nii.gz");
+    found.write(&path).expect("written");
+    let read = |path: &Path| hearth_data::nifti::read_nifti_values(path).expect("labels").1;
+    let (found, truth) = (read(&path), read(&data.join(format!("labelsTr/{}.nii.gz", case.name))));
+    let both = found.iter().zip(&truth).filter(|(a, b)| **a > 0.0 && **b > 0.0).count();
+    let each: usize = [&found, &truth].map(|map| map.iter().filter(|label| **label > 0.0).count()).iter().sum();
+    2.0 * both as f64 / each as f64
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder").flatten() {
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() { copy(&path, &target) } else { fs::copy(&path, &target).map(|_| ()).expect("a copy") }
+    }
+}
