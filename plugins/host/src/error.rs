@@ -38,7 +38,7 @@ pub enum PluginError {
         why: String,
     },
     /// A library without a plugin's identity.
-    #[error("{path} is a library, but not a Hearth plugin: it was built without `export_plugin!`")]
+    #[error("{path} is a library, but not a Hearth plugin: it was built without `export_plugin!` or `HEARTH_PLUGIN`")]
     NotAPlugin {
         /// The file.
         path: PathBuf,

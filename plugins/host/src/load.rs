@@ -12,6 +12,7 @@ use hearth_plugin::abi::{Linked, PluginRoot_Ref};
 use hearth_plugin::identity::{self, IDENTITY_SYMBOL, LOADER_SYMBOL, LOADER_VERSION, ROOT_SYMBOL};
 use libloading::Library;
 
+use crate::c::CPlugin;
 use crate::error::PluginError;
 use crate::file::{Identity, inspect};
 use crate::loaded::Loaded;
@@ -22,7 +23,14 @@ pub struct Plugin {
     path: Option<PathBuf>,
     identity: Identity,
     options: Vec<OptionInfo>,
-    root: PluginRoot_Ref,
+    root: Root,
+}
+
+/// The functions of a plugin.
+#[derive(Clone)]
+enum Root {
+    Rust(PluginRoot_Ref),
+    C(CPlugin),
 }
 
 impl fmt::Debug for Plugin {
@@ -62,6 +70,10 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
         .map(|library| Box::leak(Box::new(library)) as _)
         .map_err(|e| open_error(e.to_string()))?;
 
+    if identity.header.is_some() {
+        let root = CPlugin::open(library, &identity, &full)?;
+        return Plugin::new(Some(path.to_owned()), identity, Root::C(root));
+    }
     let symbol = |prefix: &str| format!("{prefix}{}", identity.module);
     // SAFETY: `export_plugin!` makes the symbols of these names of these types: the identity in the
     // file, which was checked above, is made by the same macro.
@@ -86,7 +98,7 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
         .and_then(|header| header.init_root_module::<PluginRoot_Ref>())
         .map_err(|error| layout_error(&identity, path, &error))?;
 
-    let plugin = Plugin::new(Some(path.to_owned()), identity, root)?;
+    let plugin = Plugin::new(Some(path.to_owned()), identity, Root::Rust(root))?;
     tracing::debug!("loaded plugin {} from {}", plugin.identity, path.display());
     Ok(plugin)
 }
@@ -98,7 +110,7 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
 pub fn load_linked(linked: &'static Linked) -> Result<Plugin, PluginError> {
     let identity = Identity::of(linked.identity);
     tracing::debug!("plugin {identity} is the one that is linked into the program");
-    Plugin::new(None, identity, (linked.root)())
+    Plugin::new(None, identity, Root::Rust((linked.root)()))
 }
 
 /// abi_stable explains a layout at great length: that goes to the debug log.
@@ -124,17 +136,13 @@ unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 }
 
 impl Plugin {
-    fn new(path: Option<PathBuf>, identity: Identity, root: PluginRoot_Ref) -> Result<Self, PluginError> {
-        let plugin_error = |why: RString| PluginError::Plugin { name: identity.name.clone(), why: why.into_string() };
-        let options = root.options()().into_result().map_err(plugin_error)?;
-        let options = options.into_iter().map(|option| OptionInfo {
-            name: option.name.into_string(),
-            kind: option.kind.into_string(),
-            default: option.default.map(RString::into_string).into(),
-            required: option.required,
-            help: option.help.into_string(),
-        });
-        Ok(Self { path, options: options.collect(), root, identity })
+    fn new(path: Option<PathBuf>, identity: Identity, root: Root) -> Result<Self, PluginError> {
+        let plugin_error = |why: String| PluginError::Plugin { name: identity.name.clone(), why };
+        let options = match &root {
+            Root::Rust(root) => rust_options(*root).map_err(|why| plugin_error(why.into_string()))?,
+            Root::C(root) => root.options().map_err(plugin_error)?,
+        };
+        Ok(Self { path, options, root, identity })
     }
 
     /// Its identity.
@@ -158,13 +166,29 @@ impl Plugin {
     /// When an option is unknown, missing or of another type, or the plugin refuses it:
     /// [`PluginError::Options`] has its key. A panic is one without a key.
     pub fn handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {
-        let error = |why: String| PluginError::Plugin { name: self.identity.name.clone(), why };
+        let name = || self.identity.name.clone();
+        let error = |why: String| PluginError::Plugin { name: name(), why };
+        let refused = |fault| PluginError::Options { name: name(), fault: Box::new(fault) };
+        let root = match &self.root {
+            Root::Rust(root) => root,
+            Root::C(root) => return root.handler(&self.identity.name, &self.options, options).map_err(refused),
+        };
         let text = toml::to_string(&options).map_err(|e| error(format!("its options cannot be passed on: {e}")))?;
-        let made = self.root.create()(RStr::from_str(&text));
-        let raw = made.into_result().map_err(|fault| PluginError::Options {
-            name: self.identity.name.clone(),
-            fault: Box::new(receive_fault(fault)),
-        })?;
+        let made = root.create()(RStr::from_str(&text));
+        let raw = made.into_result().map_err(|fault| refused(receive_fault(fault)))?;
         Ok(Box::new(Loaded::new(raw).map_err(error)?))
     }
+}
+
+/// The options of a plugin in Rust.
+fn rust_options(root: PluginRoot_Ref) -> Result<Vec<OptionInfo>, RString> {
+    let options = root.options()().into_result()?;
+    let options = options.into_iter().map(|option| OptionInfo {
+        name: option.name.into_string(),
+        kind: option.kind.into_string(),
+        default: option.default.map(RString::into_string).into(),
+        required: option.required,
+        help: option.help.into_string(),
+    });
+    Ok(options.collect())
 }

@@ -154,13 +154,13 @@ fn describe(event: Event, filter: &Filter) -> String {
 
 impl fmt::Display for Info {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Identity { name, version, description, sdk, abi_hash, rustc, target, .. } = &self.identity;
+        let Identity { name, version, description, .. } = &self.identity;
         writeln!(f, "{name} {version}  {description}")?;
         match &self.path {
             Some(path) => writeln!(f, "  file      {}", path.display())?,
             None => writeln!(f, "  file      none: it is built into this program")?,
         }
-        writeln!(f, "  built by  SDK {sdk}, ABI {abi_hash:016x}, {rustc}, {target}")?;
+        writeln!(f, "  built by  {}", self.identity.built_with())?;
         match &self.defaults {
             Some(Defaults { events, ranks, on_error }) => {
                 writeln!(f, "  listens   {}", events.join(", "))?;

@@ -18,6 +18,12 @@ pub enum Template {
     Visualiser,
     /// Merges predictions by their median.
     EnsembleCombiner,
+    /// [`Template::Handler`] in C.
+    C,
+    /// [`Template::Handler`] in C++.
+    Cpp,
+    /// [`Template::Handler`] in Python.
+    Python,
 }
 
 /// The texts of a template, before names are filled in.
@@ -42,14 +48,22 @@ macro_rules! texts {
 
 impl Template {
     /// All of them.
-    pub const ALL: [Template; 6] = [
+    pub const ALL: [Template; 9] = [
         Template::Handler,
         Template::MetricExporter,
         Template::EarlyStop,
         Template::Webhook,
         Template::Visualiser,
         Template::EnsembleCombiner,
+        Template::C,
+        Template::Cpp,
+        Template::Python,
     ];
+
+    /// Whether it is a crate in Rust, and otherwise a project with a Makefile.
+    pub fn is_rust(self) -> bool {
+        !matches!(self, Template::C | Template::Cpp | Template::Python)
+    }
 
     /// Its name on the command line.
     pub fn word(self) -> &'static str {
@@ -60,17 +74,28 @@ impl Template {
             Template::Webhook => "webhook",
             Template::Visualiser => "visualiser",
             Template::EnsembleCombiner => "ensemble-combiner",
+            Template::C => "c",
+            Template::Cpp => "cpp",
+            Template::Python => "python",
         }
     }
 
     /// What a plugin that is made of it does, in one line.
     pub fn description(self) -> &'static str {
-        self.texts().description
+        match self {
+            Template::C => "shows a line at the end of an epoch, in C",
+            Template::Cpp => "shows a line at the end of an epoch, in C++",
+            Template::Python => "shows a line at the end of an epoch, in Python",
+            _ => self.texts().description,
+        }
     }
 
     pub(crate) fn texts(self) -> Texts {
         match self {
-            Template::Handler => texts!("handler", "shows a line at the end of an epoch", ""),
+            // The others are no crates: `c_project`.
+            Template::Handler | Template::C | Template::Cpp | Template::Python => {
+                texts!("handler", "shows a line at the end of an epoch", "")
+            }
             Template::MetricExporter => texts!(
                 "metric_exporter",
                 "writes the numbers of a run for Prometheus",

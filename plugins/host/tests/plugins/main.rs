@@ -1,7 +1,11 @@
 //! Plugins that are loaded from real libraries: the bundled five, and those under `tests/fixtures`.
 
+#[path = "../../../../tests/clients.rs"]
+mod clients;
+
 mod bundled;
 mod cost;
+mod in_c;
 mod loading;
 mod profiler;
 mod refused;

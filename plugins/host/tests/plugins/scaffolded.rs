@@ -39,7 +39,7 @@ fn built(root: &Path) -> BTreeMap<&'static str, Plugin> {
     let target = here().join("../../scaffold");
     let sdk = SdkSource::Path(root.join(name(Template::Handler)).join("sdk/plugins/sdk"));
     let mut plugins = BTreeMap::new();
-    for template in Template::ALL {
+    for template in Template::ALL.into_iter().filter(|template| template.is_rust()) {
         let (name, sdk) = (name(template), if template == Template::Handler { &SdkSource::Vendored } else { &sdk });
         let dir = root.join(&name);
         let files = scaffold(&dir, &name, template, sdk).expect("a crate");
