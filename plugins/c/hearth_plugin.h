@@ -180,7 +180,8 @@ struct hearth_host {
     const char *(*cases)(const hearth_host *host);
     const char *(*numbers)(const hearth_host *host, const char *name);
     const char *(*texts)(const hearth_host *host, const char *name);
-    /* A tensor of the iteration: `image`, `label`, `pred`. Set `size` of `tensor` before. */
+    /* A tensor of the iteration: `image`, `label`, `pred`; of the network: `weights.NAME`, and at
+       backward_completed `gradients.NAME`. Set `size` of `tensor` before. */
     int32_t (*tensor)(const hearth_host *host, const char *name, hearth_tensor *tensor);
     int32_t (*put_tensor)(const hearth_host *host, const char *name, const hearth_tensor *tensor);
     /* Combines tensors on the device. `how`: {"mean": {"weights": null}}, {"vote": {"num_classes": 2}}. */
@@ -188,6 +189,14 @@ struct hearth_host {
                        const char *output);
     /* A JSON list of {name, count, mean, std, min, max, non_finite}; NULL on failure. */
     const char *(*layer_statistics)(const hearth_host *host, int32_t of);
+    /* Keeps bytes under a key, of this handler alone. Checkpoints hold them. */
+    int32_t (*remember)(const hearth_host *host, const char *key, const void *bytes, size_t count);
+    /* What it keeps under a key. HEARTH_FAILED where there is nothing. */
+    int32_t (*recall)(const hearth_host *host, const char *key, const void **bytes, size_t *count);
+    /* Adds a file, or a picture as a PNG file, to the run's folder: attachments/HANDLER/NAME. A picture is
+       [H, W] or [H, W, 3]; u8, or f32 from 0 to 1. */
+    int32_t (*attach_file)(const hearth_host *host, const char *name, const void *bytes, size_t count);
+    int32_t (*attach_image)(const hearth_host *host, const char *name, const hearth_tensor *image);
 };
 
 /* The functions of a plugin. `options`, `destroy`, `save` and `load` may be NULL. */

@@ -75,7 +75,9 @@ class _Host(Structure):
             ("save_checkpoint", _I, _S, _S, c_uint64), ("load_checkpoint", _I, _S), ("names", _S, _I), ("cases", _S),
             ("numbers", _S, _S), ("texts", _S, _S), ("tensor", _I, _S, POINTER(_Tensor)),
             ("put_tensor", _I, _S, POINTER(_Tensor)),
-            ("combine", _I, POINTER(_S), c_size_t, _S, _S), ("layer_statistics", _S, _I)]]
+            ("combine", _I, POINTER(_S), c_size_t, _S, _S), ("layer_statistics", _S, _I),
+            ("remember", _I, _S, _P, c_size_t), ("recall", _I, _S, POINTER(_P), POINTER(c_size_t)),
+            ("attach_file", _I, _S, _P, c_size_t), ("attach_image", _I, _S, POINTER(_Tensor))]]
 
 
 class _Functions(Structure):
@@ -100,6 +102,12 @@ class Tensor:
     def values(self):
         """The elements, as a flat view."""
         return memoryview(self.data).cast(self.format)
+
+    def _sent(self):
+        self._shape = (c_size_t * len(self.shape))(*self.shape)
+        self._data = ctypes.create_string_buffer(self.data, len(self.data))
+        return _Tensor(ctypes.sizeof(_Tensor), FORMATS.index(self.format), len(self.shape), self._shape,
+                       ctypes.cast(self._data, _P), len(self.data))
 
 
 class Host:
@@ -188,11 +196,28 @@ class Host:
         return Tensor(found.shape[: found.dimensions], FORMATS[found.dtype], ctypes.string_at(found.data, found.bytes))
 
     def put_tensor(self, name, tensor):
-        shape = (c_size_t * len(tensor.shape))(*tensor.shape)
-        data = ctypes.create_string_buffer(tensor.data, len(tensor.data))
-        sent = _Tensor(ctypes.sizeof(_Tensor), FORMATS.index(tensor.format), len(shape), shape,
-                       ctypes.cast(data, _P), len(tensor.data))
-        self._ask("put_tensor", name, byref(sent))
+        self._ask("put_tensor", name, byref(tensor._sent()))
+
+    def attach_image(self, name, tensor):
+        """Adds a picture, [H, W] or [H, W, 3], to the run's folder."""
+        self._ask("attach_image", name, byref(tensor._sent()))
+
+    def attach_file(self, name, content):
+        """Adds a file of these bytes to the run's folder."""
+        self._ask("attach_file", name, ctypes.create_string_buffer(content, len(content)), len(content))
+
+    def remember(self, key, value):
+        """Keeps bytes under a key, which checkpoints hold."""
+        self._ask("remember", key, ctypes.create_string_buffer(value, len(value)), len(value))
+
+    def recall(self, key):
+        """What is kept under a key; None where there is nothing."""
+        place, count = _P(), c_size_t()
+        try:
+            self._ask("recall", key, byref(place), byref(count))
+        except HostError:
+            return None
+        return ctypes.string_at(place, count.value) if count.value else b""
 
     def combine(self, inputs, how, output):
         names = (_S * len(inputs))(*[name.encode() for name in inputs])

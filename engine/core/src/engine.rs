@@ -12,6 +12,7 @@ use crate::run::Progress;
 use crate::run_error::{RegisterError, RunError, RunErrorKind};
 use crate::saves::Saves;
 use crate::state::{Better, State};
+use crate::store::{Attach, Store};
 use crate::when::{Filter, When};
 
 /// Identifies a handler of an engine, so that it can be removed.
@@ -76,6 +77,9 @@ pub struct Engine {
     pub(crate) progress: Progress,
     pub(crate) interrupt_flag: Arc<AtomicBool>,
     pub(crate) event_tally: BTreeMap<Event, Tally>,
+    /// What handlers keep, by their keys.
+    pub(crate) store: BTreeMap<String, Store>,
+    pub(crate) attach: Option<Attach>,
     removals: Remover,
 }
 
@@ -118,12 +122,20 @@ impl Engine {
             entries: Vec::new(),
             registered: BTreeMap::new(),
             requests: Requests::default(),
+            store: BTreeMap::new(),
+            attach: None,
             saves: Saves::default(),
             progress: Progress::default(),
             interrupt_flag: Arc::default(),
             event_tally: BTreeMap::new(),
             removals: Remover(Arc::default()),
         }
+    }
+
+    /// What carries out [`Host::attach`](crate::Host::attach): it gets the handler's name, the name of the
+    /// attachment, and its content. Without it, attachments are refused.
+    pub fn on_attach(&mut self, attach: Attach) {
+        self.attach = Some(attach);
     }
 
     /// Calls a closure for an event: `engine.on(Event::EpochCompleted.every(2), |cx| Ok(()))?`.

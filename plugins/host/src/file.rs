@@ -6,7 +6,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use hearth_plugin::identity::{self, ABI_HASH, LOADER_VERSION, MAGIC, SDK_VERSION, TARGET, UNWINDS};
+use hearth_plugin::identity::{
+    self, ABI_VERSION, LOADER_VERSION, MAGIC, OLDEST_ABI, SDK_VERSION, TARGET, UNWINDS, abi_hash,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::c::table;
@@ -139,7 +141,7 @@ impl Identity {
         if line(&self.sdk) != line(SDK_VERSION) {
             return Some(format!("its SDK is of the {} line", line(&self.sdk)));
         }
-        if self.abi_hash != ABI_HASH {
+        if !accepted_abis().any(|hash| hash == self.abi_hash) {
             return Some("its SDK has another binary interface".to_owned());
         }
         if !self.unwinds {
@@ -161,7 +163,10 @@ impl Identity {
         };
         let accepted = match self.header {
             Some(_) => format!("versions {} to {} of hearth_plugin.h, any compiler", table::OLDEST, table::ABI),
-            None => format!("SDK {}.x, ABI {ABI_HASH:016x}, any rustc, {TARGET}", line(SDK_VERSION)),
+            None => {
+                let hashes = accepted_abis().map(|hash| format!("{hash:016x}")).collect::<Vec<_>>().join(" or ");
+                format!("SDK {}.x, ABI {hashes}, any rustc, {TARGET}", line(SDK_VERSION))
+            }
         };
         PluginError::Mismatch(Box::new(Mismatch {
             path: path.to_owned(),
@@ -172,6 +177,11 @@ impl Identity {
             command: command.to_owned(),
         }))
     }
+}
+
+/// The binary interfaces that this host loads: its own, and the older ones that are part of it.
+fn accepted_abis() -> impl Iterator<Item = u64> {
+    (OLDEST_ABI..=ABI_VERSION).rev().map(abi_hash)
 }
 
 /// The part of a version within which abi_stable considers types the same: `0.1` of `0.1.7`, `2` of
@@ -286,6 +296,8 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use hearth_plugin::identity::ABI_HASH;
+
     use super::*;
 
     #[test]

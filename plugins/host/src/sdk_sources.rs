@@ -29,6 +29,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "engine/core/src/saves.rs",
     "engine/core/src/snapshot.rs",
     "engine/core/src/state.rs",
+    "engine/core/src/store.rs",
     "engine/core/src/when.rs",
     "engine/core/src/workflow.rs",
     "engine/registry/Cargo.toml",

@@ -198,6 +198,19 @@ pub trait AbiHost {
     /// `of` is the number of the engine's `LayerValues`.
     #[sabi(last_prefix_field)]
     fn layer_statistics(&mut self, of: u8) -> RResult<RVec<AbiLayer>, RString>;
+    // From version 3 on. A host of version 2 has none of these: it answers as the bodies here do.
+    fn remember(&mut self, key: RStr<'_>, _value: RSlice<'_, u8>) -> RResult<(), RString> {
+        RResult::RErr(format!("remember {key}: this host is too old").into())
+    }
+    fn recall(&self, _key: RStr<'_>) -> ROption<RVec<u8>> {
+        ROption::RNone
+    }
+    fn attach_file(&mut self, name: RStr<'_>, _content: RSlice<'_, u8>) -> RResult<(), RString> {
+        RResult::RErr(format!("attach {name}: this host is too old").into())
+    }
+    fn attach_image(&mut self, name: RStr<'_>, _image: AbiTensor<'_>) -> RResult<(), RString> {
+        RResult::RErr(format!("attach {name}: this host is too old").into())
+    }
 }
 
 /// A handler, as the host sees it: the methods of the engine's `Handler`. A panic in any of them is

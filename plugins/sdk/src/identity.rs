@@ -17,8 +17,12 @@ pub const LOADER_VERSION: u32 = 1;
 
 /// Raised when the meaning of something in [`abi`](crate::abi) changes but its layout does not, and
 /// when the host gains a method. 2: the batch's numbers and texts, names, statistics of layers,
-/// faults of options with their keys.
-pub const ABI_VERSION: u64 = 2;
+/// faults of options with their keys. 3: values under keys, attachments.
+pub const ABI_VERSION: u64 = 3;
+
+/// The oldest version that hosts still load. Methods are only added behind the others, so a plugin of an
+/// older version finds what it knows; the layout check compares that part.
+pub const OLDEST_ABI: u64 = 2;
 
 /// The symbol that holds [`LOADER_VERSION`], without the crate's name.
 pub const LOADER_SYMBOL: &str = "hearth_plugin_loader__";
@@ -110,9 +114,12 @@ const fn text<const N: usize>(text: &str) -> [u8; N] {
 }
 
 /// A hash of the layout of every type that crosses.
-pub const ABI_HASH: u64 = {
+pub const ABI_HASH: u64 = abi_hash(ABI_VERSION);
+
+/// The same as an SDK of another version computes it, as long as no layout has changed since.
+pub const fn abi_hash(version: u64) -> u64 {
     let shape = [
-        ABI_VERSION,
+        version,
         size_of::<usize>() as u64,
         cfg!(target_endian = "big") as u64,
         // The layout of abi_stable's own types goes with its version.
@@ -157,7 +164,7 @@ pub const ABI_HASH: u64 = {
         i += 1;
     }
     hash
-};
+}
 
 const fn layout(size: usize, align: usize) -> u64 {
     (size as u64) << 8 | align as u64

@@ -157,6 +157,23 @@ pub fn lend_tensor(tensor: HostTensor<'_>) -> AbiTensor<'_> {
     AbiTensor { dtype: tensor.dtype as u8, shape: tensor.shape.into(), bytes }
 }
 
+/// A tensor as it crosses, borrowed.
+pub fn borrow_tensor<'a>(tensor: &'a HostTensor<'_>) -> AbiTensor<'a> {
+    let bytes = RCowSlice::Borrowed(RSlice::from_slice(&tensor.bytes));
+    AbiTensor { dtype: tensor.dtype as u8, shape: tensor.shape.clone().into(), bytes }
+}
+
+/// A tensor that crossed, which the other side owns.
+pub fn receive_tensor<'a>(tensor: &'a AbiTensor<'_>) -> Result<HostTensor<'a>, HostError> {
+    let shape = tensor.shape.to_vec();
+    let bytes = match &tensor.bytes {
+        RCowSlice::Borrowed(bytes) => bytes.as_slice(),
+        RCowSlice::Owned(bytes) => bytes.as_slice(),
+    };
+    let dtype = check_tensor(tensor.dtype, &shape, bytes.len())?;
+    Ok(HostTensor { dtype, shape, bytes: bytes.into() })
+}
+
 /// The element type of this number, and whether the bytes fill the shape.
 pub fn check_tensor(dtype: u8, shape: &[usize], bytes: usize) -> Result<DType, HostError> {
     let dtype = [DType::F32, DType::F64, DType::I64, DType::U8]

@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::ptr::null;
 
-use hearth_engine::{CheckpointRequest, Combine, DType, Host, HostTensor, Level, State};
+use hearth_engine::{Attachment, CheckpointRequest, Combine, DType, Host, HostTensor, Level, State};
 use hearth_plugin::__private as view;
 use serde::Serialize;
 
@@ -64,6 +64,10 @@ impl<'h> HostDesk<'h> {
             put_tensor,
             combine,
             layer_statistics,
+            remember,
+            recall,
+            attach_file,
+            attach_image,
         }
     }
 
@@ -323,5 +327,42 @@ extern "C" fn layer_statistics(this: This, of: i32) -> Text {
         let of = view::layer_values(u8::try_from(of).unwrap_or(u8::MAX)).map_err(words)?;
         let layers = desk.host.layer_statistics(of).map_err(words)?;
         desk.json(&layers)
+    })
+}
+
+/// Bytes that a plugin passes.
+fn bytes_of<'a>(bytes: *const c_void, count: usize) -> Result<&'a [u8], String> {
+    match (bytes.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err("the plugin passed NULL where bytes were expected".to_owned()),
+        // SAFETY: `hearth_plugin.h` demands of the plugin that so many are there.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), count) }),
+    }
+}
+
+extern "C" fn remember(this: This, key: Text, bytes: *const c_void, count: usize) -> i32 {
+    ask(this, FAILED, |desk| desk.host.remember(given(key)?, bytes_of(bytes, count)?).map(|()| OK).map_err(words))
+}
+
+extern "C" fn recall(this: This, key: Text, bytes: *mut *const c_void, count: *mut usize) -> i32 {
+    ask(this, FAILED, |desk| {
+        let key = given(key)?;
+        desk.bytes = desk.host.recall(key).ok_or_else(|| format!("nothing is kept under `{key}`"))?;
+        put(count, desk.bytes.len())?;
+        put(bytes, desk.bytes.as_ptr().cast())
+    })
+}
+
+extern "C" fn attach_file(this: This, name: Text, bytes: *const c_void, count: usize) -> i32 {
+    ask(this, FAILED, |desk| {
+        let file = Attachment::File(bytes_of(bytes, count)?);
+        desk.host.attach(given(name)?, &file).map(|()| OK).map_err(words)
+    })
+}
+
+extern "C" fn attach_image(this: This, name: Text, image: *const Tensor) -> i32 {
+    ask(this, FAILED, |desk| {
+        let image = Attachment::Image(received(image)?);
+        desk.host.attach(given(name)?, &image).map(|()| OK).map_err(words)
     })
 }

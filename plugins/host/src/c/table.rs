@@ -124,6 +124,10 @@ pub struct Host {
     pub put_tensor: extern "C" fn(This, Text, *const Tensor) -> i32,
     pub combine: extern "C" fn(This, *const Text, usize, Text, Text) -> i32,
     pub layer_statistics: extern "C" fn(This, i32) -> Text,
+    pub remember: extern "C" fn(This, Text, *const c_void, usize) -> i32,
+    pub recall: extern "C" fn(This, Text, *mut *const c_void, *mut usize) -> i32,
+    pub attach_file: extern "C" fn(This, Text, *const c_void, usize) -> i32,
+    pub attach_image: extern "C" fn(This, Text, *const Tensor) -> i32,
 }
 
 /// `hearth_plugin`.
@@ -168,7 +172,7 @@ mod tests {
         layout!(all, Tensor as "hearth_tensor": size, dtype, dimensions, shape, data, bytes);
         layout!(all, Host as "hearth_host": size, abi, context, fail, error, log, terminate, terminate_epoch, interrupt,
             metric, set_metric, scalar, state, output, learning_rate, set_learning_rate, run, save_checkpoint,
-            load_checkpoint, names, cases, numbers, texts, tensor, put_tensor, combine, layer_statistics);
+            load_checkpoint, names, cases, numbers, texts, tensor, put_tensor, combine, layer_statistics, remember, recall, attach_file, attach_image);
         layout!(all, Functions as "hearth_plugin": size, options, create, destroy, handle, save, load);
         type Record = hearth_plugin::identity::Identity;
         layout!(all, Record as "hearth_identity": magic, size, name, version, description, flags);

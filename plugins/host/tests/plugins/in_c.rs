@@ -128,7 +128,17 @@ fn a_probe_gets_what_the_host_has() {
     toy.tensors.insert("image".into(), HostTensor::from_f32(vec![2], &[1.0, 2.5]).expect("a tensor"));
     let label = HostTensor { dtype: hearth_engine::DType::U8, shape: vec![1, 2], bytes: vec![1, 0].into() };
     toy.tensors.insert("label".into(), label);
+    let attached = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let list = attached.clone();
+    engine.on_attach(Box::new(move |handler, name, attachment| {
+        list.lock().expect("no panic").push(format!("{handler} {name} {attachment:?}"));
+        Ok(())
+    }));
     engine.run(&mut toy, 1).expect("its errors are logged");
+    let attached = attached.lock().expect("no panic");
+    assert_eq!(attached[0], "probe notes/a.txt File([116, 101, 120, 116])");
+    assert!(attached.len() == 2 && attached[1].starts_with("probe label Image(HostTensor { dtype: U8, shape: [1, 2]"));
+    assert_eq!(toy.snapshots[0].store["probe"]["key"], b"\0value");
     let expected = [
         "Info: output: `lss` is not offered here",
         "Info: metric: there is no metric `dice` yet",
@@ -146,7 +156,13 @@ fn a_probe_gets_what_the_host_has() {
     let layers = &toy.notes[expected.len()];
     assert!(layers.contains(r#""name":"conv.weight","count":27,"mean":0.25"#), "{layers}");
     assert!(layers.contains(r#""name":"conv.bias","count":27,"mean":null"#), "{layers}");
-    assert_eq!(toy.notes[expected.len() + 1..][..1], ["Info: note: Köln"]);
+    let rest = [
+        "Info: recall: nothing is kept under `key`",
+        "Info: attach: an attachment has a name of letters, digits, `-`, `_` and `.`, in folders or not (`slices/epoch_1`), \
+         not \"../a.txt\"",
+        "Info: note: Köln",
+    ];
+    assert_eq!(toy.notes[expected.len() + 1..][..rest.len()], rest);
     assert!(toy.notes.iter().any(|note| note == "checkpoint /tmp/c mine Some(2)"), "{:?}", toy.notes);
     assert_eq!(toy.tensors["doubled"].to_f32().expect("numbers"), [2.0, 5.0]);
     assert_eq!((toy.rate, engine.state().metrics["dice"]), (Some(0.25), 0.75));
