@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::engine::{Engine, Entry};
+use crate::engine::{Engine, Entry, bit};
 use crate::error::HostError;
 use crate::event::{Counter, Event};
 use crate::handler::{Context, OnError};
@@ -202,6 +202,13 @@ impl Engine {
     }
 
     fn dispatch(&mut self, event: Event, workflow: &mut dyn Workflow, lenient: bool) -> Result<(), RunError> {
+        // An event that nobody wants costs a look at a bit.
+        if let Some(bit) = bit(event)
+            && self.wanted & bit == 0
+        {
+            self.unheard[event.id() as usize] += 1;
+            return Ok(());
+        }
         let start = Instant::now();
         let counter = self.counter(event).map_or(0, |counter| match counter {
             Counter::Epoch => self.state.epoch,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::c::table;
 use crate::error::{Mismatch, PluginError};
+use crate::needs::Need;
 
 /// The largest library that is inspected, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -43,6 +44,9 @@ pub struct Identity {
     pub target: String,
     /// Whether a panic in it can be caught.
     pub unwinds: bool,
+    /// What its author says that it does; `None` where nothing is said.
+    #[serde(default)]
+    pub needs: Option<Vec<Need>>,
     /// The version of `hearth_plugin.h` of a plugin that is not in Rust.
     pub header: Option<u32>,
 }
@@ -73,6 +77,7 @@ impl Identity {
             rustc: text(&record.rustc),
             target: text(&record.target),
             unwinds: record.flags & UNWINDS != 0,
+            needs: Need::of(record.flags),
             header: (record.magic == table::MAGIC).then_some(record.loader),
         }
     }
@@ -97,6 +102,7 @@ impl Identity {
             header: record.starts_with(&table::MAGIC).then_some(loader),
             abi_hash: u64::from_ne_bytes(hash),
             unwinds: number(32) & UNWINDS != 0,
+            needs: Need::of(number(32)),
             name: text(40, 64)?,
             version: text(104, 32)?,
             description: text(136, 192)?,
@@ -302,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_record_is_read_where_it_was_written() {
-        let record = identity::Identity::new("early-stop", "1.2.3", "Stops.", "early_stop", true);
+        let record = identity::Identity::new("early-stop", "1.2.3", "Stops.", "early_stop", true, 0);
         // SAFETY: the record has no padding and no pointers: 592 bytes of numbers and text, as its
         // size asserts.
         let bytes: [u8; RECORD] = unsafe { std::mem::transmute(record) };

@@ -16,6 +16,7 @@ use crate::c::CPlugin;
 use crate::error::PluginError;
 use crate::file::{Identity, inspect};
 use crate::loaded::Loaded;
+use crate::safety::check_owned;
 
 /// A loaded plugin. The library stays loaded for the life of the process.
 #[derive(Clone)]
@@ -56,6 +57,7 @@ impl fmt::Debug for Plugin {
 /// Each stage has its own, see [`PluginError`].
 pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     let identity = inspect(path)?;
+    check_owned(path)?;
     if let Some(why) = identity.obstacle() {
         return Err(identity.mismatch(path, why));
     }

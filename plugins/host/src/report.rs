@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::Identity;
 use crate::load::Plugin;
+use crate::needs;
 use crate::search::Place;
 
 /// One library that was found.
@@ -178,6 +179,7 @@ impl fmt::Display for Info {
             }
             None => writeln!(f, "  listens   depends on its options")?,
         }
+        writeln!(f, "  may do    {}", needs::describe(self.identity.needs.as_deref()))?;
         if self.options.is_empty() {
             return write!(f, "  options   none");
         }

@@ -18,6 +18,9 @@ use crate::view;
 /// Makes this crate a plugin. Takes its name, the type of its options, and the function that builds
 /// the handler from them.
 ///
+/// `needs: [NETWORK, FILES, PROGRAMS, CHANGES_RUN]` at its end says what the plugin does beyond listening,
+/// `needs: []` that it does nothing else. `hearth plugin info` shows it, and `install` asks for it.
+///
 /// The function returns a handler, or a `Result` of one; an error that is a [`Fault`] names the
 /// option. The version and the description come from `Cargo.toml`. Call it once, at the root of a
 /// crate whose `crate-type` is `["cdylib", "rlib"]`. Several plugin crates can be linked into one
@@ -38,6 +41,17 @@ use crate::view;
 #[macro_export]
 macro_rules! export_plugin {
     ($name:expr, $Options:ty, $new:expr $(,)?) => {
+        $crate::__export_plugin!($name, $Options, $new, 0);
+    };
+    ($name:expr, $Options:ty, $new:expr, needs: [$($need:ident),* $(,)?] $(,)?) => {
+        $crate::__export_plugin!($name, $Options, $new, $crate::identity::DECLARED $(| $crate::identity::$need)*);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export_plugin {
+    ($name:expr, $Options:ty, $new:expr, $needs:expr) => {
         #[doc(hidden)]
         pub static PLUGIN: $crate::abi::Linked = {
             struct Exported;
@@ -64,6 +78,7 @@ macro_rules! export_plugin {
                 ::core::env!("CARGO_PKG_DESCRIPTION"),
                 ::core::module_path!(),
                 ::core::cfg!(panic = "unwind"),
+                $needs,
             );
 
             #[unsafe(export_name = ::core::concat!("hearth_plugin_root__", ::core::module_path!()))]

@@ -41,6 +41,17 @@ pub const TARGET: &str = env!("HEARTH_PLUGIN_TARGET");
 /// Set when a panic unwinds. A plugin whose panics end the process is refused.
 pub const UNWINDS: u32 = 1;
 
+/// Set when the author has said what the plugin does: what is not named below is not done.
+pub const DECLARED: u32 = 2;
+/// It talks to other machines.
+pub const NETWORK: u32 = 4;
+/// It reads or writes files.
+pub const FILES: u32 = 8;
+/// It starts other programs.
+pub const PROGRAMS: u32 = 16;
+/// It changes the run: its end, its learning rate, its tensors.
+pub const CHANGES_RUN: u32 = 32;
+
 /// The record: bytes and numbers only, no pointers. Its layout is frozen; additions go into a new
 /// record.
 #[repr(C, align(16))]
@@ -54,7 +65,7 @@ pub struct Identity {
     pub loader: u32,
     /// [`ABI_HASH`] of the SDK.
     pub abi_hash: u64,
-    /// [`UNWINDS`] or 0.
+    /// [`UNWINDS`], [`DECLARED`] and what is declared.
     pub flags: u32,
     /// 0.
     pub reserved: u32,
@@ -79,15 +90,15 @@ pub struct Identity {
 const _: () = assert!(size_of::<Identity>() == 592, "the record is frozen");
 
 impl Identity {
-    /// The identity of a plugin that is built with this SDK.
-    pub const fn new(name: &str, version: &str, description: &str, module: &str, unwinds: bool) -> Self {
+    /// The identity of a plugin that is built with this SDK; `needs` is what it declares.
+    pub const fn new(name: &str, version: &str, description: &str, module: &str, unwinds: bool, needs: u32) -> Self {
         assert!(module.len() < 96, "the crate's name is too long for a plugin");
         Self {
             magic: MAGIC,
             size: size_of::<Self>() as u32,
             loader: LOADER_VERSION,
             abi_hash: ABI_HASH,
-            flags: if unwinds { UNWINDS } else { 0 },
+            flags: needs | if unwinds { UNWINDS } else { 0 },
             reserved: 0,
             name: text(name),
             version: text(version),

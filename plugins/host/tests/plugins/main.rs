@@ -12,6 +12,7 @@ mod refused;
 mod running;
 mod scaffolded;
 mod searching;
+mod stored;
 mod toy;
 mod troubles;
 
