@@ -199,7 +199,34 @@ struct hearth_host {
     int32_t (*attach_image)(const hearth_host *host, const char *name, const hearth_tensor *image);
 };
 
-/* The functions of a plugin. `options`, `destroy`, `save` and `load` may be NULL. */
+/* Numbers in the memory of the host, row-major: an image [C, X, Y, Z] and its position. */
+typedef struct hearth_array {
+    size_t size;
+    uint32_t dimensions;
+    const size_t *shape;
+    const float *values;
+    double affine[16]; /* voxel index to mm, RAS+, row by row */
+} hearth_array;
+
+/* What a component works on. */
+typedef struct hearth_work hearth_work;
+struct hearth_work {
+    size_t size;
+    uint32_t abi;
+    void *context;
+    const char *text;           /* the path, for a reader */
+    const hearth_array *inputs; /* transform: the image; metric: prediction and label; reader: none */
+    size_t count;
+    /* Says why it fails; returns HEARTH_FAILED. */
+    int32_t (*fail)(const hearth_work *work, const char *message);
+    /* Hands out the result, which is copied. Transform: the image on the same grid; metric: a row [N];
+       reader: the image [C, X, Y, Z]. */
+    int32_t (*give)(const hearth_work *work, const hearth_array *result);
+};
+
+/* The functions of a plugin. `options`, `destroy`, `save` and `load` may be NULL. A plugin has a handler
+   (`create`, `handle`), components that recipes name as PLUGIN.NAME (`components`, `make`, `compute`), or
+   both. */
 typedef struct hearth_plugin {
     size_t size; /* sizeof(hearth_plugin) */
     /* Gives a JSON list of options: HEARTH_OPTION. NULL: there are none. */
@@ -213,6 +240,14 @@ typedef struct hearth_plugin {
     /* Gives the bytes that checkpoints hold; gets them back. */
     int32_t (*save)(void *self, const hearth_call *call);
     int32_t (*load)(void *self, const void *bytes, size_t count, const hearth_call *call);
+    /* Gives a JSON list of components: {"kind": "transform", "name": "Blur", "help": "...", "options": [...]},
+       where `kind` is transform, metric or reader, and options are as those of `options`. */
+    int32_t (*components)(const hearth_call *call);
+    /* Makes a component. Where that fails, `release` gets what `*component` was set to, unless NULL. */
+    int32_t (*make)(const hearth_setup *setup, const char *name, void **component);
+    /* Does the work, maybe in several threads at once. */
+    int32_t (*compute)(void *component, const hearth_work *work);
+    void (*release)(void *component);
 } hearth_plugin;
 
 /* One option in the list of `options`. `kind`: integer, number, true or false, text, path, list of ...
@@ -263,6 +298,7 @@ HEARTH_EXPORT const hearth_plugin *hearth_plugin_main(const hearth_call *call);
 #define HEARTH_FILES 8    /* reads or writes files */
 #define HEARTH_PROGRAMS 16 /* starts other programs */
 #define HEARTH_CHANGES_RUN 32 /* changes the run: its end, learning rate, tensors */
+#define HEARTH_COMPONENTS 64 /* has components that recipes name */
 
 /* Names the plugin; once in a library, outside of functions. `needs` is HEARTH_DECLARED and others, or 0
    where nothing is said. */

@@ -85,7 +85,8 @@ class _Functions(Structure):
                 ("create", CFUNCTYPE(_I, POINTER(_Setup), POINTER(_P))), ("destroy", CFUNCTYPE(None, _P)),
                 ("handle", CFUNCTYPE(_I, _P, POINTER(Event), POINTER(_Host))),
                 ("save", CFUNCTYPE(_I, _P, POINTER(_Call))),
-                ("load", CFUNCTYPE(_I, _P, _P, c_size_t, POINTER(_Call)))]
+                ("load", CFUNCTYPE(_I, _P, _P, c_size_t, POINTER(_Call))),
+                ("components", _P), ("make", _P), ("compute", _P), ("release", _P)]
 
 
 class HostError(Exception):

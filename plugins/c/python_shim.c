@@ -24,7 +24,7 @@
 HEARTH_PLUGIN("{{name}}", "0.1.0", "{{description}}", HEARTH_DECLARED);
 
 /* Filled in by hearth_plugin.py, with functions that call Python. */
-static hearth_plugin plugin = {sizeof(hearth_plugin), NULL, NULL, NULL, NULL, NULL, NULL};
+static hearth_plugin plugin = {sizeof(hearth_plugin), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
 
 static void *open_python(void) {
     const char *named = getenv("HEARTH_LIBPYTHON");

@@ -15,7 +15,7 @@ const MAX_NAME: usize = 200;
 const MAX_VALUE: usize = 256 << 20;
 
 /// What a handler adds to the folder of a run: see [`Host::attach`](crate::Host::attach).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Attachment<'a> {
     /// The content of a file.
     File(&'a [u8]),

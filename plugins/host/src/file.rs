@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use hearth_plugin::identity::{
-    self, ABI_VERSION, LOADER_VERSION, MAGIC, OLDEST_ABI, SDK_VERSION, TARGET, UNWINDS, abi_hash,
+    self, ABI_VERSION, COMPONENTS, LOADER_VERSION, MAGIC, OLDEST_ABI, SDK_VERSION, TARGET, UNWINDS, abi_hash,
 };
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,9 @@ pub struct Identity {
     /// What its author says that it does; `None` where nothing is said.
     #[serde(default)]
     pub needs: Option<Vec<Need>>,
+    /// Whether it has components that recipes name.
+    #[serde(default)]
+    pub adds_components: bool,
     /// The version of `hearth_plugin.h` of a plugin that is not in Rust.
     pub header: Option<u32>,
 }
@@ -78,6 +81,7 @@ impl Identity {
             target: text(&record.target),
             unwinds: record.flags & UNWINDS != 0,
             needs: Need::of(record.flags),
+            adds_components: record.flags & COMPONENTS != 0,
             header: (record.magic == table::MAGIC).then_some(record.loader),
         }
     }
@@ -103,6 +107,7 @@ impl Identity {
             abi_hash: u64::from_ne_bytes(hash),
             unwinds: number(32) & UNWINDS != 0,
             needs: Need::of(number(32)),
+            adds_components: number(32) & COMPONENTS != 0,
             name: text(40, 64)?,
             version: text(104, 32)?,
             description: text(136, 192)?,

@@ -2,17 +2,21 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use abi_stable::library::{AbiHeaderRef, LibraryError};
 use abi_stable::std_types::{RStr, RString};
 use hearth_engine::Handler;
 use hearth_plugin::__private::receive_fault;
 use hearth_plugin::OptionInfo;
-use hearth_plugin::abi::{Linked, PluginRoot_Ref};
+use hearth_plugin::abi::{AbiOption, Linked, PluginRoot_Ref};
 use hearth_plugin::identity::{self, IDENTITY_SYMBOL, LOADER_SYMBOL, LOADER_VERSION, ROOT_SYMBOL};
+use hearth_registry::Fault;
+use hearth_registry::component::{Component, ComponentKind};
 use libloading::Library;
 
 use crate::c::CPlugin;
+use crate::components::{self, ComponentInfo};
 use crate::error::PluginError;
 use crate::file::{Identity, inspect};
 use crate::loaded::Loaded;
@@ -24,6 +28,7 @@ pub struct Plugin {
     path: Option<PathBuf>,
     identity: Identity,
     options: Vec<OptionInfo>,
+    components: Vec<ComponentInfo>,
     root: Root,
 }
 
@@ -144,7 +149,11 @@ impl Plugin {
             Root::Rust(root) => rust_options(*root).map_err(|why| plugin_error(why.into_string()))?,
             Root::C(root) => root.options().map_err(plugin_error)?,
         };
-        Ok(Self { path, options, root, identity })
+        let components = match &root {
+            Root::Rust(root) => rust_components(*root).map_err(|why| plugin_error(why.into_string()))?,
+            Root::C(root) => root.components().map_err(plugin_error)?,
+        };
+        Ok(Self { path, options, components, root, identity })
     }
 
     /// Its identity.
@@ -160,6 +169,39 @@ impl Plugin {
     /// The options it takes.
     pub fn options(&self) -> &[OptionInfo] {
         &self.options
+    }
+
+    /// The components that it adds to recipes.
+    pub fn components(&self) -> &[ComponentInfo] {
+        &self.components
+    }
+
+    /// Makes a component from the recipe's table of options.
+    ///
+    /// # Errors
+    /// When there is none of this kind and name, or an option is unknown, missing, of another type or refused.
+    pub fn component(
+        &self,
+        kind: ComponentKind,
+        name: &str,
+        options: toml::Table,
+    ) -> Result<Arc<dyn Component>, Fault> {
+        components::find(self, kind, name)?;
+        let version = format!("{} {}", self.identity.name, self.identity.version);
+        let made = match &self.root {
+            Root::C(root) => {
+                let info = self.components.iter().find(|info| info.name == name);
+                let list = info.map_or(&[][..], |info| &info.options);
+                return root.component(name, list, options, version);
+            }
+            Root::Rust(root) => root.make(),
+        };
+        let make =
+            made.ok_or_else(|| Fault::at("name", format!("plugin `{}` has no components", self.identity.name)))?;
+        let text =
+            toml::to_string(&options).map_err(|e| Fault::new(format!("its options cannot be passed on: {e}")))?;
+        let raw = make(RStr::from_str(name), RStr::from_str(&text)).into_result().map_err(receive_fault)?;
+        Ok(Arc::new(components::Loaded { raw, version }))
     }
 
     /// Makes a handler from the recipe's table of options.
@@ -185,12 +227,23 @@ impl Plugin {
 /// The options of a plugin in Rust.
 fn rust_options(root: PluginRoot_Ref) -> Result<Vec<OptionInfo>, RString> {
     let options = root.options()().into_result()?;
-    let options = options.into_iter().map(|option| OptionInfo {
+    Ok(options.into_iter().map(option_info).collect())
+}
+
+/// An option that crossed.
+pub(crate) fn option_info(option: AbiOption) -> OptionInfo {
+    OptionInfo {
         name: option.name.into_string(),
         kind: option.kind.into_string(),
         default: option.default.map(RString::into_string).into(),
         required: option.required,
         help: option.help.into_string(),
-    });
-    Ok(options.collect())
+    }
+}
+
+/// The components of a plugin in Rust; none of one that is older than they are.
+fn rust_components(root: PluginRoot_Ref) -> Result<Vec<ComponentInfo>, RString> {
+    let Some(components) = root.components() else { return Ok(Vec::new()) };
+    let listed = components().into_result()?;
+    Ok(listed.into_iter().filter_map(ComponentInfo::received).collect())
 }

@@ -5,8 +5,8 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use crate::abi::{
-    AbiAlternative, AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiOption, AbiScalar, AbiState,
-    AbiTensor, AbiText,
+    AbiAlternative, AbiArray, AbiCombine, AbiComponentInfo, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved,
+    AbiOption, AbiScalar, AbiState, AbiTensor, AbiText,
 };
 
 /// The first bytes of a record.
@@ -51,6 +51,9 @@ pub const FILES: u32 = 8;
 pub const PROGRAMS: u32 = 16;
 /// It changes the run: its end, its learning rate, its tensors.
 pub const CHANGES_RUN: u32 = 32;
+
+/// It has components that recipes name: transforms, metrics, readers.
+pub const COMPONENTS: u32 = 64;
 
 /// The record: bytes and numbers only, no pointers. Its layout is frozen; additions go into a new
 /// record.
@@ -176,6 +179,10 @@ pub const fn abi_hash(version: u64) -> u64 {
     }
     hash
 }
+
+// What came with version 3 is not part of the hash, which older versions compute the same.
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<AbiArray<'_>>() == 200, "an array keeps its layout");
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<AbiComponentInfo>() == 104, "a component's description");
 
 const fn layout(size: usize, align: usize) -> u64 {
     (size as u64) << 8 | align as u64

@@ -70,6 +70,7 @@
 //! be Unicode. Threads that a handler starts must not keep its context.
 
 pub mod abi;
+pub mod component;
 #[cfg(feature = "described")]
 mod described;
 mod export;

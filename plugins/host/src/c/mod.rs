@@ -2,6 +2,7 @@
 //! Rust; the last one is the size of their table instead of `abi_stable`'s layout check.
 
 mod call;
+mod component;
 mod handler;
 mod host;
 mod setup;
@@ -57,6 +58,12 @@ struct Listed {
     help: String,
 }
 
+impl From<Listed> for OptionInfo {
+    fn from(Listed { name, kind, default, required, help }: Listed) -> Self {
+        OptionInfo { name, kind, default, required, help }
+    }
+}
+
 impl CPlugin {
     /// The functions of an opened library, whose identity in the file was accepted.
     pub fn open(library: &'static Library, identity: &Identity, path: &Path) -> Result<Self, PluginError> {
@@ -93,8 +100,10 @@ impl CPlugin {
         }
         // SAFETY: it is at least as long; later versions add members at the end.
         let functions = unsafe { *table };
-        if functions.create.is_none() || functions.handle.is_none() {
-            return Err(error("its table has no `create` or no `handle`, a fault of the plugin".to_owned()));
+        let (handler, components) = (functions.create.zip(functions.handle), functions.components);
+        if handler.is_none() && components.zip(functions.make).zip(functions.compute).is_none() {
+            let what = "its table has neither `create` and `handle` nor `components`, `make` and `compute`";
+            return Err(error(format!("{what}, a fault of the plugin")));
         }
         Ok(Self { functions, path: path.to_owned() })
     }
@@ -110,16 +119,17 @@ impl CPlugin {
         }
         let listed: Vec<Listed> = serde_json::from_slice(&desk.bytes)
             .map_err(|e| format!("its list of options is no JSON list of options: {e}"))?;
-        let option =
-            |Listed { name, kind, default, required, help }: Listed| OptionInfo { name, kind, default, required, help };
-        Ok(listed.into_iter().map(option).collect())
+        Ok(listed.into_iter().map(OptionInfo::from).collect())
     }
 
     /// Makes a handler from a recipe's table.
     pub fn handler(&self, name: &str, list: &[OptionInfo], options: toml::Table) -> Result<Box<dyn Handler>, Fault> {
         let mut desk = SetupDesk::new(resolve(list, options)?);
         let mut data = std::ptr::null_mut();
-        let create = self.functions.create.ok_or_else(|| Fault::new("it has no `create`"))?;
+        let Some(create) = self.functions.create else {
+            // It has components only.
+            return Ok(Box::new(CHandler::new(name, self.functions, &self.path, data, desk)));
+        };
         // SAFETY: the table that is passed has the functions that `hearth_plugin.h` promises, and
         // outlives the call, like the place for the handler.
         let code = unsafe { create(&desk.table(), &mut data) };

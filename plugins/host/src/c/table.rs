@@ -130,6 +130,29 @@ pub struct Host {
     pub attach_image: extern "C" fn(This, Text, *const Tensor) -> i32,
 }
 
+/// `hearth_array`.
+#[repr(C)]
+pub struct Array {
+    pub size: usize,
+    pub dimensions: u32,
+    pub shape: *const usize,
+    pub values: *const f32,
+    pub affine: [f64; 16],
+}
+
+/// `hearth_work`.
+#[repr(C)]
+pub struct Work {
+    pub size: usize,
+    pub abi: u32,
+    pub context: *mut c_void,
+    pub text: Text,
+    pub inputs: *const Array,
+    pub count: usize,
+    pub fail: extern "C" fn(*const Work, Text) -> i32,
+    pub give: extern "C" fn(*const Work, *const Array) -> i32,
+}
+
 /// `hearth_plugin`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +164,10 @@ pub struct Functions {
     pub handle: Option<unsafe extern "C" fn(*mut c_void, *const HappenedEvent, *const Host) -> i32>,
     pub save: Option<unsafe extern "C" fn(*mut c_void, *const Call) -> i32>,
     pub load: Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize, *const Call) -> i32>,
+    pub components: Option<unsafe extern "C" fn(*const Call) -> i32>,
+    pub make: Option<unsafe extern "C" fn(*const Setup, Text, *mut *mut c_void) -> i32>,
+    pub compute: Option<unsafe extern "C" fn(*mut c_void, *const Work) -> i32>,
+    pub release: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
 #[cfg(test)]
@@ -173,7 +200,10 @@ mod tests {
         layout!(all, Host as "hearth_host": size, abi, context, fail, error, log, terminate, terminate_epoch, interrupt,
             metric, set_metric, scalar, state, output, learning_rate, set_learning_rate, run, save_checkpoint,
             load_checkpoint, names, cases, numbers, texts, tensor, put_tensor, combine, layer_statistics, remember, recall, attach_file, attach_image);
-        layout!(all, Functions as "hearth_plugin": size, options, create, destroy, handle, save, load);
+        layout!(all, Functions as "hearth_plugin": size, options, create, destroy, handle, save, load, components, make, compute,
+            release);
+        layout!(all, Array as "hearth_array": size, dimensions, shape, values, affine);
+        layout!(all, Work as "hearth_work": size, abi, context, text, inputs, count, fail, give);
         type Record = hearth_plugin::identity::Identity;
         layout!(all, Record as "hearth_identity": magic, size, name, version, description, flags);
         all.push(("offsetof(hearth_identity, compiler)".into(), offset_of!(Record, rustc)));

@@ -207,7 +207,7 @@ static int32_t handle(void *self, const hearth_event *event, const hearth_host *
     return 0;
 }
 static int32_t options(const hearth_call *call) { call->give(call, "[3]", 3); return 0; }
-static const hearth_plugin plugin = {SIZE, OPTIONS, create, 0, handle, 0, 0};
+static const hearth_plugin plugin = {SIZE, OPTIONS, create, 0, handle, 0, 0, 0, 0, 0, 0};
 const hearth_plugin *hearth_plugin_main(const hearth_call *call) { (void)call; (void)options; return RESULT; }
 "#;
 
@@ -256,7 +256,7 @@ fn each_mismatch_says_whose_fault_and_how_it_is_mended() {
             ("create, 0, handle", "0, 0, handle"),
             ("static int32_t create", "int32_t create(const hearth_setup *, void **);\nint32_t create"),
         ],
-        &["no `create`"],
+        &["neither `create` and `handle`"],
     );
     refused(&[("CODE", "5")], &["`create` returned 5 and did not say why"]);
     refused(&[("OPTIONS", "options")], &["no JSON list of options"]);
