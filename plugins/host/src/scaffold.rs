@@ -148,12 +148,12 @@ pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> 
     };
     let Texts { description, source, test, more } = template.texts();
     let fill = |text: &str| {
-        text.replace("{{name}}", name)
+        text.replace("{{more}}\n", more)
+            .replace("{{name}}", name)
             .replace("{{crate}}", &name.replace('-', "_"))
             .replace("{{Type}}", &type_name(name))
             .replace("{{library}}", &library_file(name))
             .replace("{{description}}", description)
-            .replace("{{more}}\n", more)
             .replace("{{sdk}}", &dependency)
     };
     let mut files = vec![

@@ -18,6 +18,8 @@ pub enum Template {
     Visualiser,
     /// Merges predictions by their median.
     EnsembleCombiner,
+    /// A transform and a metric.
+    Component,
     /// [`Template::Handler`] in C.
     C,
     /// [`Template::Handler`] in C++.
@@ -48,13 +50,14 @@ macro_rules! texts {
 
 impl Template {
     /// All of them.
-    pub const ALL: [Template; 9] = [
+    pub const ALL: [Template; 10] = [
         Template::Handler,
         Template::MetricExporter,
         Template::EarlyStop,
         Template::Webhook,
         Template::Visualiser,
         Template::EnsembleCombiner,
+        Template::Component,
         Template::C,
         Template::Cpp,
         Template::Python,
@@ -74,6 +77,7 @@ impl Template {
             Template::Webhook => "webhook",
             Template::Visualiser => "visualiser",
             Template::EnsembleCombiner => "ensemble-combiner",
+            Template::Component => "component",
             Template::C => "c",
             Template::Cpp => "cpp",
             Template::Python => "python",
@@ -115,6 +119,12 @@ impl Template {
                 "visualiser",
                 "draws image, label and prediction side by side",
                 "\nPGM files open in most viewers; `convert NAME.pgm NAME.png` makes others of them.\n"
+            ),
+            Template::Component => texts!(
+                "component",
+                "adds a transform and a metric to recipes",
+                "\nIn a recipe: `{ name = \"{{name}}.Smooth\", keys = [\"image\"] }` among the transforms, \
+                 `name = \"{{name}}.Volume\"` as a metric.\n"
             ),
             Template::EnsembleCombiner => texts!(
                 "ensemble_combiner",

@@ -11,7 +11,7 @@ use crate::toy::Toy;
 use crate::{clients, table};
 
 /// Builds a source of C beside the header.
-fn compile(folder: &Path, name: &str, source: &str) -> PathBuf {
+pub fn compile(folder: &Path, name: &str, source: &str) -> PathBuf {
     std::fs::write(folder.join("hearth_plugin.h"), HEADER).expect("the header");
     let (file, library) = (folder.join(format!("{name}.c")), folder.join(format!("lib{name}.so")));
     std::fs::write(&file, source).expect("the source");

@@ -4,6 +4,7 @@
 mod clients;
 
 mod bundled;
+mod components;
 mod cost;
 mod in_c;
 mod loading;
