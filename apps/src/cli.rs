@@ -100,6 +100,8 @@ pub fn command() -> clap::Command {
 pub fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     listen(cli.verbose);
+    // `--plugin` adds to it.
+    hearth_plugin_host::provide_components(&[]);
     // Before there are other threads: they begin on the cores of this one.
     cores::pin_if_asked();
     if cli.command.computes() {
