@@ -10,7 +10,7 @@ use hearth_plugin::__private as view;
 use hearth_plugin::OptionInfo;
 use hearth_plugin::abi::{AbiComponentBox, AbiComponentInfo};
 use hearth_registry::component::{self, Component, ComponentKind, HostArray};
-use hearth_registry::{Fault, nearest};
+use hearth_registry::{Fault, Node, nearest};
 use serde::{Deserialize, Serialize};
 
 use crate::load::{Plugin, option_info};
@@ -73,7 +73,7 @@ pub(crate) fn owned(array: HostArray<'_>) -> HostArray<'static> {
 /// Makes recipes find the components of plugins: in `given` first, then where [`Search::standard`] looks.
 pub fn provide_components(given: &[PathBuf]) {
     let given = given.to_vec();
-    component::provide(Arc::new(move |kind, name, options| {
+    component::provide(Arc::new(move |kind: ComponentKind, name: &str, options: &Node| {
         let (plugin, component) = name.split_once('.').unwrap_or((name, ""));
         let missing = |why: String| Fault::at("name", why);
         let found = Search::standard(&given, &[]).load(plugin).map_err(|error| missing(error.to_string()))?;

@@ -283,7 +283,7 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
     }
     let (machine, here) = (half(0x12).unwrap_or(0), machine_here());
     if here.is_some_and(|here| here != machine) {
-        let built = MACHINES.iter().find(|(_, known)| *known == machine).map_or("another processor", |(name, _)| name);
+        let built = MACHINES.iter().find(|(_, known)| *known == machine).map_or("another processor", |(name, _)| *name);
         return Err(format!("it was built for {built}, and this is {}: build it here", std::env::consts::ARCH));
     }
     // The table of sections comes last: if it is intact, the file is not truncated.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use hearth_engine::{
-    CheckpointRequest, Combine, Context, Counter, Event, Handler, HandlerError, Host, HostError, HostTensor,
-    LayerStatistics, LayerValues, Level, Metrics, NamesOf, Ranks, State, When,
+    Attachment, CheckpointRequest, Combine, Context, Counter, Event, Handler, HandlerError, Host, HostError,
+    HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, Ranks, State, When,
 };
 
 /// What a handler asked of a [`FakeHost`].

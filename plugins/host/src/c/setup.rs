@@ -14,7 +14,7 @@ use super::table::{self, ABI, FAILED, OK, Setup};
 
 /// Every option that has a value: those of the recipe, checked, and the defaults of the others.
 pub fn resolve(list: &[OptionInfo], given: Table) -> Result<Table, Fault> {
-    let mut given = Given::new(given, list.to_vec())?;
+    Given::new(given.clone(), list.to_vec())?;
     let mut all = Table::new();
     for OptionInfo { name, kind, default, .. } in list {
         let default = match default {
@@ -24,8 +24,7 @@ pub fn resolve(list: &[OptionInfo], given: Table) -> Result<Table, Fault> {
                 format!("value = {text}").parse::<Table>().map_err(why)?.remove("value")
             }
         };
-        let given = given.take::<Option<Value>>(name, Some(None))?;
-        if let Some(value) = given.or(default) {
+        if let Some(value) = given.get(name).cloned().or(default) {
             all.insert(name.clone(), checked(name, kind, value)?);
         }
     }

@@ -189,7 +189,6 @@ fn errors_of_a_callback_are_those_of_the_handler() {
     assert_eq!(refused("folder = 'x'\nrate = 2"), "plugin `probe`: rate: the rate must be 1");
     let meant = refused("folder = 'x'\nevent = 'iteration_complete'");
     assert!(meant.ends_with("which is no event, did you mean \"iteration_completed\"?"), "{meant}");
-    assert!(refused("folder = 'x'\nevent = 'a\\u0000b'").contains("`event`") || !meant.is_empty());
 
     let mut failing = plugin.handler(table("folder = 'x'\nfails = true")).expect("valid options");
     let (state, event) = (hearth_engine::State::new("trainer"), hearth_engine::Event::IterationCompleted);
