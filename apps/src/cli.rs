@@ -104,6 +104,8 @@ pub fn main() -> ExitCode {
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).unwrap_or_else(|error| end(&error));
     listen(cli.verbose);
     limit_memory();
+    // `--plugin` adds to it.
+    hearth_plugin_host::provide_components(&[]);
     // Before there are other threads: they begin on the cores of this one.
     cores::pin_if_asked();
     if cli.command.computes() {

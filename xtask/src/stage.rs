@@ -97,13 +97,15 @@ impl Stage {
         fs::rename(example.join("sdk"), &sdk)?;
         fs::rename(example.join("vendor"), sdk.join("vendor"))?;
         fs::remove_dir_all(&example)?;
+        let header = output_of(Command::new(self.program()).args(["plugin", "header"]))?;
+        fs::write(sdk.join("hearth_plugin.h"), header)?;
         Ok(())
     }
 
     /// The documentation, as it is in the repository.
     fn documents(&self) -> Outcome {
         let doc = self.share().join("doc");
-        for folder in ["", "reference"] {
+        for folder in ["", "plugins", "reference"] {
             let from = root().join("docs").join(folder);
             fs::create_dir_all(doc.join(folder))?;
             for entry in fs::read_dir(&from)? {

@@ -15,6 +15,7 @@ use crate::sharing::finished;
 use crate::terminal::{self, seconds};
 use crate::warnings;
 use hearth_engine::RunEnd;
+use hearth_plugin_host::provide_components;
 use hearth_recipe::RecipeError;
 use hearth_registry::counted;
 use hearth_train::Ranks;
@@ -109,6 +110,7 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
     if args.resume && folds::are_meant(args) {
         return finished(ranks, |ranks| folds::resume(args, ranks));
     }
+    provide_components(&args.plugins);
     let document = args.document()?;
     if !args.resume && (folds::are_meant(args) || folds::are_in(&document)) {
         return finished(ranks, |ranks| folds::run(args, document, ranks));

@@ -1,16 +1,18 @@
 //! Calls the handlers of one event and records what they request. Checkpoint requests are carried
 //! out in `saves`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::engine::{Engine, Entry};
+use crate::engine::{Engine, Entry, bit};
 use crate::error::HostError;
 use crate::event::{Counter, Event};
 use crate::handler::{Context, OnError};
 use crate::host::{CheckpointRequest, Combine, Host, HostTensor, LayerStatistics, LayerValues, Level, NamesOf};
 use crate::run_error::{RunError, RunErrorKind};
 use crate::state::{Metrics, Scalar, State};
+use crate::store::{self, Attach, Attachment, Store};
 use crate::workflow::{Ask, Wants, Workflow};
 
 /// What handlers requested and the run has not done yet.
@@ -48,6 +50,8 @@ struct Intercept<'a> {
     /// The handler borrows the state, so metrics are recorded after it has returned.
     metrics: Vec<(String, f64)>,
     scalars: Vec<(String, f64)>,
+    store: &'a mut BTreeMap<String, Store>,
+    attach: Option<&'a mut Attach>,
 }
 
 impl Intercept<'_> {
@@ -149,6 +153,20 @@ impl Host for Intercept<'_> {
     fn scalar(&mut self, tag: &str, value: f64) {
         self.scalars.push((tag.to_owned(), value));
     }
+
+    fn remember(&mut self, key: &str, value: &[u8]) -> Result<(), HostError> {
+        store::remember(self.store.entry(self.handler.to_owned()).or_default(), key, value)
+    }
+
+    fn recall(&self, key: &str) -> Option<Vec<u8>> {
+        self.store.get(self.handler)?.get(key).cloned()
+    }
+
+    fn attach(&mut self, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError> {
+        store::check_name(name)?;
+        let attach = self.attach.as_mut().ok_or_else(|| HostError::not_offered(&format!("attach {name}")))?;
+        attach(self.handler, name, attachment)
+    }
 }
 
 impl Engine {
@@ -184,6 +202,13 @@ impl Engine {
     }
 
     fn dispatch(&mut self, event: Event, workflow: &mut dyn Workflow, lenient: bool) -> Result<(), RunError> {
+        // An event that nobody wants costs a look at a bit.
+        if let Some(bit) = bit(event)
+            && self.wanted & bit == 0
+        {
+            self.unheard[event.id() as usize] += 1;
+            return Ok(());
+        }
         let start = Instant::now();
         let counter = self.counter(event).map_or(0, |counter| match counter {
             Counter::Epoch => self.state.epoch,
@@ -207,6 +232,8 @@ impl Engine {
                 handler: key,
                 metrics: Vec::new(),
                 scalars: Vec::new(),
+                store: &mut self.store,
+                attach: self.attach.as_mut(),
             };
             let called = Instant::now();
             let result = handler.handle(event, &mut Context { event, state: &self.state, host: &mut host });

@@ -12,7 +12,13 @@ use crate::run::Progress;
 use crate::run_error::{RegisterError, RunError, RunErrorKind};
 use crate::saves::Saves;
 use crate::state::{Better, State};
+use crate::store::{Attach, Store};
 use crate::when::{Filter, When};
+
+/// The bit of a built-in event in [`Engine::wanted`]; a custom event has none.
+pub(crate) fn bit(event: Event) -> Option<u64> {
+    1_u64.checked_shl(event.id()).filter(|_| event.id() < 64)
+}
 
 /// Identifies a handler of an engine, so that it can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +82,12 @@ pub struct Engine {
     pub(crate) progress: Progress,
     pub(crate) interrupt_flag: Arc<AtomicBool>,
     pub(crate) event_tally: BTreeMap<Event, Tally>,
+    /// Which built-in events some handler listens to, a bit each, and how often the others were fired.
+    pub(crate) wanted: u64,
+    pub(crate) unheard: [u64; 64],
+    /// What handlers keep, by their keys.
+    pub(crate) store: BTreeMap<String, Store>,
+    pub(crate) attach: Option<Attach>,
     removals: Remover,
 }
 
@@ -118,12 +130,22 @@ impl Engine {
             entries: Vec::new(),
             registered: BTreeMap::new(),
             requests: Requests::default(),
+            store: BTreeMap::new(),
+            attach: None,
             saves: Saves::default(),
             progress: Progress::default(),
             interrupt_flag: Arc::default(),
             event_tally: BTreeMap::new(),
+            wanted: 0,
+            unheard: [0; 64],
             removals: Remover(Arc::default()),
         }
+    }
+
+    /// What carries out [`Host::attach`](crate::Host::attach): it gets the handler's name, the name of the
+    /// attachment, and its content. Without it, attachments are refused.
+    pub fn on_attach(&mut self, attach: Attach) {
+        self.attach = Some(attach);
     }
 
     /// Calls a closure for an event: `engine.on(Event::EpochCompleted.every(2), |cx| Ok(()))?`.
@@ -175,6 +197,7 @@ impl Engine {
                 alternatives.push((*event, filter.clone()));
             }
         }
+        self.wanted |= alternatives.iter().filter_map(|(event, _)| bit(*event)).fold(0, |all, one| all | one);
         let same = self.entries.iter().filter(|entry| entry.key == name || is_numbered(&entry.key, &name)).count();
         let key = if same == 0 { name } else { format!("{name}#{}", same + 1) };
         let id = HandlerId(self.entries.len() as u64);
@@ -289,14 +312,26 @@ impl Engine {
             .collect()
     }
 
+    /// Every event that was fired, also those that nobody listens to.
+    fn tallies(&self) -> impl Iterator<Item = (Event, Tally)> {
+        let mut all = self.event_tally.clone();
+        for event in Event::BUILT_IN {
+            let calls = self.unheard.get(event.id() as usize).copied().unwrap_or(0);
+            if calls > 0 {
+                all.entry(*event).or_default().calls += calls;
+            }
+        }
+        all.into_iter()
+    }
+
     /// Seconds spent in all handlers of each event that was fired.
     pub fn event_times(&self) -> BTreeMap<String, f64> {
-        self.event_tally.iter().map(|(event, tally)| (event.name().into_owned(), tally.time.as_secs_f64())).collect()
+        self.tallies().map(|(event, tally)| (event.name().into_owned(), tally.time.as_secs_f64())).collect()
     }
 
     /// How often each event was fired.
     pub fn event_counts(&self) -> BTreeMap<String, u64> {
-        self.event_tally.iter().map(|(event, tally)| (event.name().into_owned(), tally.calls)).collect()
+        self.tallies().map(|(event, tally)| (event.name().into_owned(), tally.calls)).collect()
     }
 
     /// An error at the current point of the run.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
 use crate::state::Metrics;
+use crate::store::Attachment;
 
 /// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,7 +225,8 @@ pub trait Host {
 
     /// A tensor of the current iteration in host memory: `image`, `label`, `pred`, ... The outputs
     /// of a network with several are `output_0` (the same as `pred`), `output_1`, ...; an
-    /// ensemble's members are `pred_0`, `pred_1`, ...
+    /// ensemble's members are `pred_0`, `pred_1`, ... The network's parameters are `weights.NAME`, and
+    /// at `backward_completed` their gradients `gradients.NAME`, with the names of `layer_statistics`.
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError>;
 
     /// Replaces or adds a tensor of the current iteration.
@@ -247,6 +249,17 @@ pub trait Host {
 
     /// Publishes a number for curves. The engine keeps the newest of each tag in `State::scalars`.
     fn scalar(&mut self, tag: &str, value: f64);
+
+    /// Keeps bytes under a key, of this handler alone. Checkpoints hold them, and a resumed run has
+    /// them again before `Started` ends.
+    fn remember(&mut self, key: &str, value: &[u8]) -> Result<(), HostError>;
+
+    /// What this handler keeps under a key.
+    fn recall(&self, key: &str) -> Option<Vec<u8>>;
+
+    /// Adds a file or a picture to the folder of the run, where there is one:
+    /// `attachments/HANDLER/NAME`. One with the name is replaced.
+    fn attach(&mut self, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError>;
 }
 
 /// The target of the events that [`Level::Notice`] becomes, to filter by: their level is `info`.

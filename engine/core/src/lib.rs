@@ -140,6 +140,7 @@ mod run_error;
 mod saves;
 mod snapshot;
 mod state;
+mod store;
 mod when;
 mod workflow;
 
@@ -153,5 +154,6 @@ pub use host::{
 };
 pub use run_error::{RegisterError, RunEnd, RunError, RunErrorKind};
 pub use state::{Better, Metrics, Pass, Scalar, State};
+pub use store::{Attach, Attachment, Store};
 pub use when::{Accept, Filter, When, WhenError};
 pub use workflow::{Ask, BoxError, Snapshot, Wants, Workflow, Written};

@@ -8,7 +8,7 @@
 /// `learning_rate`, `cases` and `names` return nothing; a request is logged as a warning. A
 /// [`Workflow`](crate::Workflow) never receives the requests that the [`Engine`](crate::Engine)
 /// itself carries out: the name `requests` means `terminate`, `terminate_epoch`, `interrupt`,
-/// `set_metric`, `save_checkpoint`, `load_checkpoint` and `scalar`.
+/// `set_metric`, `save_checkpoint`, `load_checkpoint`, `scalar`, `remember`, `recall` and `attach`.
 ///
 /// ```
 /// use hearth_engine::{Host, HostError, Level, not_offered, trace};
@@ -33,7 +33,27 @@ macro_rules! not_offered {
     ($($method:ident),+ $(,)?) => { $($crate::not_offered!(@ $method);)+ };
     (@ requests) => {
         $crate::not_offered! {
-            terminate, terminate_epoch, interrupt, set_metric, save_checkpoint, load_checkpoint, scalar
+            terminate, terminate_epoch, interrupt, set_metric, save_checkpoint, load_checkpoint, scalar, remember,
+            recall, attach
+        }
+    };
+    (@ remember) => {
+        fn remember(&mut self, key: &str, _: &[u8]) -> ::core::result::Result<(), $crate::HostError> {
+            ::core::result::Result::Err($crate::HostError::not_offered(&format!("remember {key}")))
+        }
+    };
+    (@ recall) => {
+        fn recall(&self, _: &str) -> ::core::option::Option<::std::vec::Vec<u8>> {
+            ::core::option::Option::None
+        }
+    };
+    (@ attach) => {
+        fn attach(
+            &mut self,
+            name: &str,
+            _: &$crate::Attachment<'_>,
+        ) -> ::core::result::Result<(), $crate::HostError> {
+            ::core::result::Result::Err($crate::HostError::not_offered(&format!("attach {name}")))
         }
     };
     (@ terminate) => {

@@ -36,6 +36,9 @@ impl Engine {
         workflow: &mut dyn Workflow,
         lenient: bool,
     ) -> Result<(), RunError> {
+        if self.saves.0.is_empty() && self.requests.loads.is_empty() && self.requests.saves.is_empty() {
+            return Ok(());
+        }
         self.settle(workflow, MOST, false, lenient)?;
         let Requests { loads, saves, .. } = &mut self.requests;
         let (loads, saves) = (std::mem::take(loads), std::mem::take(saves));

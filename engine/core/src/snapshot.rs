@@ -17,7 +17,7 @@ impl Engine {
             .iter()
             .filter_map(|entry| Some((entry.key.clone(), entry.handler.as_ref()?.save_state()?)))
             .collect();
-        Snapshot { state, handlers }
+        Snapshot { state, handlers, store: self.store.clone() }
     }
 
     /// Restores a snapshot; the next [`Engine::run`] resumes from it. What belongs to this process
@@ -42,6 +42,7 @@ impl Engine {
                 return Err(self.error(RunErrorKind::Snapshot(what)));
             }
         }
+        self.store.clone_from(&snapshot.store);
         let old = std::mem::replace(&mut self.state, snapshot.state.clone());
         let state = &mut self.state;
         if old.world_size != state.world_size {

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::HostError;
 use crate::host::{CheckpointRequest, Host};
 use crate::state::State;
+use crate::store::Store;
 
 /// Any error of a workflow.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -120,4 +121,7 @@ pub struct Snapshot {
     pub state: State,
     /// What each handler saved, by name (`name#2` for the second of the same name).
     pub handlers: BTreeMap<String, Vec<u8>>,
+    /// What handlers keep under keys ([`Host::remember`]), by their names.
+    #[serde(default)]
+    pub store: BTreeMap<String, Store>,
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use derive_setters::Setters;
+use hearth_registry::component::is_of_a_plugin;
 use hearth_registry::{Document, Fault, Node, Registry, Value};
 
 use crate::pipeline::named;
@@ -45,8 +46,11 @@ pub fn build_transform(table: &Node) -> Result<Box<dyn Transform>, Fault> {
     let registry = Registry::<dyn Transform>::new();
     let mut table = table.clone();
     cucim::translate(&mut table).map_err(|fault| named(table.text("name").unwrap_or(""), fault).within(&table))?;
-    let entry = registry.entry(&table)?;
-    registry.build(&table).map_err(|fault| Fault { message: format!("{}: {}", entry.name, fault.message), ..fault })
+    let name = match table.text("name").filter(|name| is_of_a_plugin(name)) {
+        Some(name) => name,
+        None => registry.entry(&table)?.name,
+    };
+    registry.build(&table).map_err(|fault| Fault { message: format!("{name}: {}", fault.message), ..fault })
 }
 
 impl Pipeline {

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use hearth_registry::{Fault, Kind, Place, type_name};
+use hearth_registry::{Fault, FromPlugin, Kind, Place, type_name};
 use serde_json::json;
 
 use crate::{Draw, Effect, Sample, TransformError};
@@ -129,6 +129,8 @@ impl Kind for dyn Transform {
         ("spatial_size", "Size of the result in voxels, one or per axis; -1 keeps that of the image."),
         ("roi_size", "Size in voxels, one or per axis; -1 keeps that of the image."),
     ];
+
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(crate::transforms::of_plugin::build);
 
     /// MONAI's dictionary transforms have names with a `d` at the end, cuCIM's functions names in
     /// lower case.

@@ -11,6 +11,9 @@ use crate::parameters::{Parameter, parameters, table};
 use crate::place::Place;
 use crate::read::read;
 
+/// See [`Kind::FROM_PLUGIN`].
+pub type FromPlugin<T> = fn(&str, &Node) -> Result<Box<T>, Fault>;
+
 /// A kind of component that recipes name: implemented for a trait object, `dyn Transform`.
 pub trait Kind: 'static {
     /// The name of the kind in messages and on the command line: `transform`.
@@ -30,6 +33,10 @@ pub trait Kind: 'static {
     /// recipe reads them: the key, a description of its type, its default as TOML and its meaning.
     /// The reference lists them with the parameters.
     const COMMON: &'static [[&'static str; 4]] = &[];
+
+    /// Builds what a plugin has, of a name with a dot (`mine.Blur`) and its table without the name, where
+    /// plugins may add to this kind.
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = None;
 
     /// Whether a name in a recipe means the entry `known`. Kinds for which other programs use
     /// further spellings of every name accept them here.

@@ -50,6 +50,7 @@
 //! # Ok::<(), Fault>(())
 //! ```
 
+pub mod component;
 mod counted;
 mod document;
 #[cfg(feature = "entries")]
@@ -71,7 +72,7 @@ mod type_name;
 pub use counted::counted;
 pub use document::Document;
 #[cfg(feature = "entries")]
-pub use entry::{Described, Entry, Kind, Registration, build_by_reading, described, kinds};
+pub use entry::{Described, Entry, FromPlugin, Kind, Registration, build_by_reading, described, kinds};
 pub use fault::Fault;
 #[cfg(feature = "entries")]
 pub use named::Named;

@@ -4,7 +4,8 @@ use std::any::TypeId;
 
 use serde::Deserialize;
 
-use crate::entry::{Entry, Kind, Registration};
+use crate::component::is_of_a_plugin;
+use crate::entry::{Entry, FromPlugin, Kind, Registration};
 use crate::fault::Fault;
 use crate::nearest::nearest;
 use crate::node::{Node, Origin, Value};
@@ -83,6 +84,13 @@ impl<T: Kind + ?Sized> Registry<T> {
     /// # Errors
     /// An unknown name; a parameter that is unknown, missing, of another type or invalid.
     pub fn build(&self, node: &Node) -> Result<Box<T>, Fault> {
+        if let Some((build, name)) = Self::from_plugin(node) {
+            let mut parameters = node.clone();
+            parameters.remove(T::TAG);
+            let built = build(name, &parameters).map_err(|fault| fault.within(node))?;
+            built.check().map_err(|fault| fault.within(node))?;
+            return Ok(built);
+        }
         let entry = self.entry(node)?;
         let mut parameters = node.clone();
         parameters.remove(T::TAG);
@@ -92,6 +100,12 @@ impl<T: Kind + ?Sized> Registry<T> {
         let built = (entry.build)(&parameters).map_err(|fault| renamed(fault.within(node), entry, node))?;
         built.check().map_err(|fault| fault.within(node))?;
         Ok(built)
+    }
+
+    /// How a table's component is built if it is a plugin's, and its name.
+    fn from_plugin(node: &Node) -> Option<(FromPlugin<T>, &str)> {
+        let name = node.text(T::TAG).filter(|name| is_of_a_plugin(name))?;
+        T::FROM_PLUGIN.map(|build| (build, name))
     }
 
     /// Where the name is optional, a key of another entry more likely means a forgotten name than a
@@ -119,6 +133,9 @@ impl<T: Kind + ?Sized> Registry<T> {
     /// # Errors
     /// When there is no name, or none of these.
     pub fn complete(&self, node: &Node) -> Result<Node, Fault> {
+        if Self::from_plugin(node).is_some() {
+            return Ok(node.clone());
+        }
         let entry = self.entry(node)?;
         let mut whole = node.clone();
         whole.insert(T::TAG, Node { origin: node.find(T::TAG).origin.clone(), ..Node::from(entry.name) });

@@ -12,4 +12,4 @@ pub fn handler(options: Options) -> Checkpoints {
     Checkpoints::new(options.0)
 }
 
-export_plugin!("checkpoint", Options, handler);
+export_plugin!("checkpoint", Options, handler, needs: [FILES]);

@@ -85,4 +85,4 @@ impl Handler for Ensemble {
     }
 }
 
-export_plugin!("ensemble", Options, Ensemble::new);
+export_plugin!("ensemble", Options, Ensemble::new, needs: [CHANGES_RUN]);

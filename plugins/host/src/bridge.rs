@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 
-use abi_stable::std_types::{RCowSlice, ROption, RResult, RSlice, RStr, RString, RVec};
-use hearth_engine::{CheckpointRequest, Host, HostError, HostTensor};
+use abi_stable::std_types::{ROption, RResult, RSlice, RStr, RString, RVec};
+use hearth_engine::{Attachment, CheckpointRequest, Host, HostError};
 use hearth_plugin::__private as view;
 use hearth_plugin::abi::{AbiCombine, AbiHost, AbiLayer, AbiMetric, AbiTensor};
 
@@ -99,16 +99,8 @@ impl AbiHost for Bridge<'_> {
     }
 
     fn put_tensor(&mut self, name: RStr<'_>, tensor: AbiTensor<'_>) -> RResult<(), RString> {
-        self.ask(|host| {
-            let shape = tensor.shape.into_vec();
-            // The plugin owns these elements: they are lent to the host, which copies them.
-            let bytes = match &tensor.bytes {
-                RCowSlice::Borrowed(bytes) => bytes.as_slice(),
-                RCowSlice::Owned(bytes) => bytes.as_slice(),
-            };
-            let dtype = view::check_tensor(tensor.dtype, &shape, bytes.len())?;
-            host.put_tensor(name.as_str(), HostTensor { dtype, shape, bytes: bytes.into() })
-        })
+        // The plugin owns these elements: they are lent to the host, which copies them.
+        self.ask(|host| host.put_tensor(name.as_str(), view::receive_tensor(&tensor)?))
     }
 
     fn combine(&mut self, inputs: RSlice<'_, RStr<'_>>, how: AbiCombine<'_>, output: RStr<'_>) -> RResult<(), RString> {
@@ -149,5 +141,21 @@ impl AbiHost for Bridge<'_> {
 
     fn layer_statistics(&mut self, of: u8) -> RResult<RVec<AbiLayer>, RString> {
         self.ask(|host| host.layer_statistics(view::layer_values(of)?).map(view::send_layers))
+    }
+
+    fn remember(&mut self, key: RStr<'_>, value: RSlice<'_, u8>) -> RResult<(), RString> {
+        self.ask(|host| host.remember(key.as_str(), value.as_slice()))
+    }
+
+    fn recall(&self, key: RStr<'_>) -> ROption<RVec<u8>> {
+        self.look(|host| host.recall(key.as_str())).map(RVec::from).into()
+    }
+
+    fn attach_file(&mut self, name: RStr<'_>, content: RSlice<'_, u8>) -> RResult<(), RString> {
+        self.ask(|host| host.attach(name.as_str(), &Attachment::File(content.as_slice())))
+    }
+
+    fn attach_image(&mut self, name: RStr<'_>, image: AbiTensor<'_>) -> RResult<(), RString> {
+        self.ask(|host| host.attach(name.as_str(), &Attachment::Image(view::receive_tensor(&image)?)))
     }
 }

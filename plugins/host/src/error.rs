@@ -38,7 +38,7 @@ pub enum PluginError {
         why: String,
     },
     /// A library without a plugin's identity.
-    #[error("{path} is a library, but not a Hearth plugin: it was built without `export_plugin!`")]
+    #[error("{path} is a library, but not a Hearth plugin: it was built without `export_plugin!` or `HEARTH_PLUGIN`")]
     NotAPlugin {
         /// The file.
         path: PathBuf,
@@ -46,6 +46,14 @@ pub enum PluginError {
     /// A plugin that was built for another Hearth.
     #[error("{0}")]
     Mismatch(Box<Mismatch>),
+    /// Others may replace the library.
+    #[error("{path} is not loaded: everybody on this machine may change {place}\n  mend it: chmod o-w {place}")]
+    Writable {
+        /// The library.
+        path: PathBuf,
+        /// The file or folder that is open to others.
+        place: PathBuf,
+    },
     /// The operating system could not load the library.
     #[error("plugin `{name}` ({path}) cannot be loaded: {why}")]
     Open {

@@ -6,10 +6,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use hearth_plugin::identity::{self, ABI_HASH, LOADER_VERSION, MAGIC, SDK_VERSION, TARGET, UNWINDS};
+use hearth_plugin::identity::{
+    self, ABI_VERSION, COMPONENTS, LOADER_VERSION, MAGIC, OLDEST_ABI, SDK_VERSION, TARGET, UNWINDS, abi_hash,
+};
 use serde::{Deserialize, Serialize};
 
+use crate::c::table;
 use crate::error::{Mismatch, PluginError};
+use crate::needs::Need;
 
 /// The largest library that is inspected, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -40,13 +44,21 @@ pub struct Identity {
     pub target: String,
     /// Whether a panic in it can be caught.
     pub unwinds: bool,
+    /// What its author says that it does; `None` where nothing is said.
+    #[serde(default)]
+    pub needs: Option<Vec<Need>>,
+    /// Whether it has components that recipes name.
+    #[serde(default)]
+    pub adds_components: bool,
+    /// The version of `hearth_plugin.h` of a plugin that is not in Rust.
+    pub header: Option<u32>,
 }
 
 /// `checkpoint 0.1.0 (SDK 0.1.0, ABI 0123456789abcdef, rustc 1.95.0 (...),
 /// x86_64-unknown-linux-gnu)`
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({}, {}, {})", self.name, self.version, self.built_with(), self.rustc, self.target)
+        write!(f, "{} {} ({})", self.name, self.version, self.built_with())
     }
 }
 
@@ -68,6 +80,9 @@ impl Identity {
             rustc: text(&record.rustc),
             target: text(&record.target),
             unwinds: record.flags & UNWINDS != 0,
+            needs: Need::of(record.flags),
+            adds_components: record.flags & COMPONENTS != 0,
+            header: (record.magic == table::MAGIC).then_some(record.loader),
         }
     }
 
@@ -85,10 +100,14 @@ impl Identity {
         }
         let mut hash = [0; 8];
         hash.copy_from_slice(&record[24..32]);
+        let loader = number(20);
         Some(Self {
-            loader: number(20),
+            loader,
+            header: record.starts_with(&table::MAGIC).then_some(loader),
             abi_hash: u64::from_ne_bytes(hash),
             unwinds: number(32) & UNWINDS != 0,
+            needs: Need::of(number(32)),
+            adds_components: number(32) & COMPONENTS != 0,
             name: text(40, 64)?,
             version: text(104, 32)?,
             description: text(136, 192)?,
@@ -99,12 +118,31 @@ impl Identity {
         })
     }
 
-    fn built_with(&self) -> String {
-        format!("SDK {}, ABI {:016x}", self.sdk, self.abi_hash)
+    /// What it was built with, in words.
+    pub fn built_with(&self) -> String {
+        let Self { sdk, abi_hash, rustc, target, header, .. } = self;
+        match header {
+            Some(version) => format!("version {version} of hearth_plugin.h, {rustc}"),
+            None => format!("SDK {sdk}, ABI {abi_hash:016x}, {rustc}, {target}"),
+        }
+    }
+
+    /// Why this host cannot load a plugin of this version of `hearth_plugin.h`.
+    fn header_obstacle(version: u32) -> Option<String> {
+        if version > table::ABI {
+            Some(format!("it is newer than this program, which has version {} of hearth_plugin.h", table::ABI))
+        } else if version < table::OLDEST {
+            Some(format!("it is too old: versions before {} of hearth_plugin.h are not loaded", table::OLDEST))
+        } else {
+            None
+        }
     }
 
     /// Why this host cannot load it, if it cannot.
     pub fn obstacle(&self) -> Option<String> {
+        if let Some(version) = self.header {
+            return Self::header_obstacle(version);
+        }
         if self.target != TARGET {
             return Some(format!("it was built for {}", self.target));
         }
@@ -114,7 +152,7 @@ impl Identity {
         if line(&self.sdk) != line(SDK_VERSION) {
             return Some(format!("its SDK is of the {} line", line(&self.sdk)));
         }
-        if self.abi_hash != ABI_HASH {
+        if !accepted_abis().any(|hash| hash == self.abi_hash) {
             return Some("its SDK has another binary interface".to_owned());
         }
         if !self.unwinds {
@@ -125,20 +163,36 @@ impl Identity {
 
     /// The error of a plugin that this host cannot load.
     pub(crate) fn mismatch(&self, path: &Path, why: String) -> PluginError {
-        let command = if self.unwinds {
+        let command = if self.header.is_some_and(|version| version > table::ABI) {
+            "hearth plugin update && make    (in the plugin's folder), or install a newer Hearth"
+        } else if self.header.is_some() {
+            "hearth plugin update && make    (in the plugin's folder)"
+        } else if self.unwinds {
             "hearth plugin update && cargo build --release    (in the plugin's folder)"
         } else {
             "cargo build --release    (without `panic = \"abort\"` in its profile)"
+        };
+        let accepted = match self.header {
+            Some(_) => format!("versions {} to {} of hearth_plugin.h, any compiler", table::OLDEST, table::ABI),
+            None => {
+                let hashes = accepted_abis().map(|hash| format!("{hash:016x}")).collect::<Vec<_>>().join(" or ");
+                format!("SDK {}.x, ABI {hashes}, any rustc, {TARGET}", line(SDK_VERSION))
+            }
         };
         PluginError::Mismatch(Box::new(Mismatch {
             path: path.to_owned(),
             identity: self.clone(),
             why,
-            built: format!("{}, {}, {}", self.built_with(), self.rustc, self.target),
-            accepted: format!("SDK {}.x, ABI {ABI_HASH:016x}, any rustc, {TARGET}", line(SDK_VERSION)),
+            built: self.built_with(),
+            accepted,
             command: command.to_owned(),
         }))
     }
+}
+
+/// The binary interfaces that this host loads: its own, and the older ones that are part of it.
+fn accepted_abis() -> impl Iterator<Item = u64> {
+    (OLDEST_ABI..=ABI_VERSION).rev().map(abi_hash)
 }
 
 /// The part of a version within which abi_stable considers types the same: `0.1` of `0.1.7`, `2` of
@@ -172,7 +226,7 @@ pub fn inspect(path: &Path) -> Result<Identity, PluginError> {
     let mut found = bytes
         .chunks_exact(MAGIC.len())
         .enumerate()
-        .filter(|(_, chunk)| *chunk == MAGIC)
+        .filter(|(_, chunk)| **chunk == MAGIC || **chunk == table::MAGIC)
         .filter_map(|(index, _)| bytes.get(index * MAGIC.len()..)?.first_chunk::<RECORD>())
         .filter_map(Identity::parse)
         .collect::<Vec<_>>();
@@ -206,6 +260,14 @@ fn check_library(bytes: &[u8]) -> Result<(), String> {
     Err(if bytes.is_empty() { "it is empty".to_owned() } else { format!("it starts with the bytes {head}") })
 }
 
+/// Processors, and their numbers in ELF files.
+const MACHINES: [(&str, u16); 4] = [("x86_64", 62), ("aarch64", 183), ("riscv64", 243), ("powerpc64", 21)];
+
+/// The number of this processor.
+fn machine_here() -> Option<u16> {
+    MACHINES.iter().find(|(name, _)| *name == std::env::consts::ARCH).map(|(_, number)| *number)
+}
+
 /// Checks that every loaded segment and the table of sections of a 64-bit ELF file lie within the
 /// file.
 fn check_elf(bytes: &[u8]) -> Result<(), String> {
@@ -218,6 +280,11 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
     let (table, entry, count) = (|| Some((word(0x20)?, half(0x36)?, half(0x38)?)))().ok_or_else(cut)?;
     if half(0x10) != Some(3) {
         return Err("it is an ELF file, but not a shared library".to_owned());
+    }
+    let (machine, here) = (half(0x12).unwrap_or(0), machine_here());
+    if here.is_some_and(|here| here != machine) {
+        let built = MACHINES.iter().find(|(_, known)| *known == machine).map_or("another processor", |(name, _)| *name);
+        return Err(format!("it was built for {built}, and this is {}: build it here", std::env::consts::ARCH));
     }
     // The table of sections comes last: if it is intact, the file is not truncated.
     let sections = (|| word(0x28)?.checked_add(u64::from(half(0x3a)?) * u64::from(half(0x3c)?)))().ok_or_else(cut)?;
@@ -240,11 +307,13 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use hearth_plugin::identity::ABI_HASH;
+
     use super::*;
 
     #[test]
     fn the_record_is_read_where_it_was_written() {
-        let record = identity::Identity::new("early-stop", "1.2.3", "Stops.", "early_stop", true);
+        let record = identity::Identity::new("early-stop", "1.2.3", "Stops.", "early_stop", true, 0);
         // SAFETY: the record has no padding and no pointers: 592 bytes of numbers and text, as its
         // size asserts.
         let bytes: [u8; RECORD] = unsafe { std::mem::transmute(record) };
@@ -288,7 +357,12 @@ mod tests {
         let mut wild = vec![0; 64];
         wild[..6].copy_from_slice(b"\x7fELF\x02\x01");
         (wild[0x10], wild[0x38], wild[0x36]) = (3, 9, 56);
+        wild[0x12..0x14].copy_from_slice(&machine_here().unwrap_or(0).to_le_bytes());
         wild[0x20..0x28].fill(0xff);
         assert!(check_library(&wild).is_err_and(|why| why.contains("truncated")));
+        if machine_here().is_some() {
+            wild[0x12..0x14].copy_from_slice(&9_u16.to_le_bytes());
+            assert!(check_library(&wild).is_err_and(|why| why.contains("built for another processor")));
+        }
     }
 }

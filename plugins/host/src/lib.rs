@@ -22,7 +22,8 @@
 //!    that rebuilds the plugin.
 //! 1. The library is opened, and a C symbol holds the version of its loader.
 //! 2. A second symbol holds the identity again, from the loaded code.
-//! 3. `abi_stable` compares the layout of every type that crosses.
+//! 3. `abi_stable` compares the layout of every type that crosses. A plugin in C has a table of functions
+//!    with its size in front instead: `hearth_plugin.h`, [`HEADER`].
 //!
 //! Nothing is ever unloaded. The five bundled plugins are also linked into the host: where no file
 //! has the name of one, that copy is used, by the same functions and without the stages. A file that
@@ -37,12 +38,17 @@
 
 mod bridge;
 mod bundled;
+mod c;
+mod c_project;
 mod check;
+mod components;
 mod error;
 mod file;
 mod load;
 mod loaded;
+mod needs;
 mod report;
+mod safety;
 mod scaffold;
 mod sdk_sources;
 mod search;
@@ -50,12 +56,15 @@ mod template;
 mod vendor;
 
 pub use bundled::BUNDLED;
+pub use c::HEADER;
 pub use check::{check_for_parent, check_here, check_in_child, check_linked};
+pub use components::{ComponentInfo, provide_components};
 pub use error::{Mismatch, PluginError};
 pub use file::{Identity, inspect};
 pub use hearth_plugin::OptionInfo;
 pub use hearth_plugin::identity::{ABI_HASH, LOADER_VERSION, RUSTC, SDK_VERSION, TARGET};
 pub use load::{Plugin, load, load_linked};
+pub use needs::Need;
 pub use report::{Defaults, Entry, Info, List, Report};
 pub use scaffold::{ScaffoldError, SdkSource, library_file, scaffold, update_sdk};
 pub use search::{Found, Origin, Place, Search, user_folder};

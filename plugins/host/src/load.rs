@@ -3,19 +3,25 @@
 use std::error::Error as _;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use abi_stable::library::{AbiHeaderRef, LibraryError};
 use abi_stable::std_types::{RStr, RString};
 use hearth_engine::Handler;
 use hearth_plugin::__private::receive_fault;
 use hearth_plugin::OptionInfo;
-use hearth_plugin::abi::{Linked, PluginRoot_Ref};
+use hearth_plugin::abi::{AbiOption, Linked, PluginRoot_Ref};
 use hearth_plugin::identity::{self, IDENTITY_SYMBOL, LOADER_SYMBOL, LOADER_VERSION, ROOT_SYMBOL};
+use hearth_registry::Fault;
+use hearth_registry::component::{Component, ComponentKind};
 use libloading::Library;
 
+use crate::c::CPlugin;
+use crate::components::{self, ComponentInfo};
 use crate::error::PluginError;
 use crate::file::{Identity, inspect};
 use crate::loaded::Loaded;
+use crate::safety::check_owned;
 
 /// A loaded plugin. The library stays loaded for the life of the process.
 #[derive(Clone)]
@@ -23,7 +29,15 @@ pub struct Plugin {
     path: Option<PathBuf>,
     identity: Identity,
     options: Vec<OptionInfo>,
-    root: PluginRoot_Ref,
+    components: Vec<ComponentInfo>,
+    root: Root,
+}
+
+/// The functions of a plugin.
+#[derive(Clone)]
+enum Root {
+    Rust(PluginRoot_Ref),
+    C(CPlugin),
 }
 
 impl fmt::Debug for Plugin {
@@ -49,6 +63,7 @@ impl fmt::Debug for Plugin {
 /// Each stage has its own, see [`PluginError`].
 pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     let identity = inspect(path)?;
+    check_owned(path)?;
     if let Some(why) = identity.obstacle() {
         return Err(identity.mismatch(path, why));
     }
@@ -62,6 +77,10 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     let library: &'static Library =
         unsafe { open(&full) }.map(|library| Box::leak(Box::new(library)) as _).map_err(|e| open_error(reason(&e)))?;
 
+    if identity.header.is_some() {
+        let root = CPlugin::open(library, &identity, &full)?;
+        return Plugin::new(Some(path.to_owned()), identity, Root::C(root));
+    }
     let symbol = |prefix: &str| format!("{prefix}{}", identity.module);
     // SAFETY: `export_plugin!` makes the symbols of these names of these types: the identity in the
     // file, which was checked above, is made by the same macro.
@@ -86,7 +105,7 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
         .and_then(|header| header.init_root_module::<PluginRoot_Ref>())
         .map_err(|error| layout_error(&identity, path, &error))?;
 
-    let plugin = Plugin::new(Some(path.to_owned()), identity, root)?;
+    let plugin = Plugin::new(Some(path.to_owned()), identity, Root::Rust(root))?;
     tracing::debug!("loaded plugin {} from {}", plugin.identity, path.display());
     Ok(plugin)
 }
@@ -98,7 +117,7 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
 pub fn load_linked(linked: &'static Linked) -> Result<Plugin, PluginError> {
     let identity = Identity::of(linked.identity);
     tracing::debug!("plugin {identity} is the one that is linked into the program");
-    Plugin::new(None, identity, (linked.root)())
+    Plugin::new(None, identity, Root::Rust((linked.root)()))
 }
 
 /// What the system says: libloading's own words are "dlopen failed".
@@ -129,17 +148,17 @@ unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 }
 
 impl Plugin {
-    fn new(path: Option<PathBuf>, identity: Identity, root: PluginRoot_Ref) -> Result<Self, PluginError> {
-        let plugin_error = |why: RString| PluginError::Plugin { name: identity.name.clone(), why: why.into_string() };
-        let options = root.options()().into_result().map_err(plugin_error)?;
-        let options = options.into_iter().map(|option| OptionInfo {
-            name: option.name.into_string(),
-            kind: option.kind.into_string(),
-            default: option.default.map(RString::into_string).into(),
-            required: option.required,
-            help: option.help.into_string(),
-        });
-        Ok(Self { path, options: options.collect(), root, identity })
+    fn new(path: Option<PathBuf>, identity: Identity, root: Root) -> Result<Self, PluginError> {
+        let plugin_error = |why: String| PluginError::Plugin { name: identity.name.clone(), why };
+        let options = match &root {
+            Root::Rust(root) => rust_options(*root).map_err(|why| plugin_error(why.into_string()))?,
+            Root::C(root) => root.options().map_err(plugin_error)?,
+        };
+        let components = match &root {
+            Root::Rust(root) => rust_components(*root).map_err(|why| plugin_error(why.into_string()))?,
+            Root::C(root) => root.components().map_err(plugin_error)?,
+        };
+        Ok(Self { path, options, components, root, identity })
     }
 
     /// Its identity.
@@ -157,19 +176,79 @@ impl Plugin {
         &self.options
     }
 
+    /// The components that it adds to recipes.
+    pub fn components(&self) -> &[ComponentInfo] {
+        &self.components
+    }
+
+    /// Makes a component from the recipe's table of options.
+    ///
+    /// # Errors
+    /// When there is none of this kind and name, or an option is unknown, missing, of another type or refused.
+    pub fn component(
+        &self,
+        kind: ComponentKind,
+        name: &str,
+        options: toml::Table,
+    ) -> Result<Arc<dyn Component>, Fault> {
+        components::find(self, kind, name)?;
+        let version = format!("{} {}", self.identity.name, self.identity.version);
+        let made = match &self.root {
+            Root::C(root) => {
+                let info = self.components.iter().find(|info| info.name == name);
+                let list = info.map_or(&[][..], |info| &info.options);
+                return root.component(name, list, options, version);
+            }
+            Root::Rust(root) => root.make(),
+        };
+        let make =
+            made.ok_or_else(|| Fault::at("name", format!("plugin `{}` has no components", self.identity.name)))?;
+        let text =
+            toml::to_string(&options).map_err(|e| Fault::new(format!("its options cannot be passed on: {e}")))?;
+        let raw = make(RStr::from_str(name), RStr::from_str(&text)).into_result().map_err(receive_fault)?;
+        Ok(Arc::new(components::Loaded { raw, version }))
+    }
+
     /// Makes a handler from the recipe's table of options.
     ///
     /// # Errors
     /// When an option is unknown, missing or of another type, or the plugin refuses it:
     /// [`PluginError::Options`] has its key. A panic is one without a key.
     pub fn handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {
-        let error = |why: String| PluginError::Plugin { name: self.identity.name.clone(), why };
+        let name = || self.identity.name.clone();
+        let error = |why: String| PluginError::Plugin { name: name(), why };
+        let refused = |fault| PluginError::Options { name: name(), fault: Box::new(fault) };
+        let root = match &self.root {
+            Root::Rust(root) => root,
+            Root::C(root) => return root.handler(&self.identity.name, &self.options, options).map_err(refused),
+        };
         let text = toml::to_string(&options).map_err(|e| error(format!("its options cannot be passed on: {e}")))?;
-        let made = self.root.create()(RStr::from_str(&text));
-        let raw = made.into_result().map_err(|fault| PluginError::Options {
-            name: self.identity.name.clone(),
-            fault: Box::new(receive_fault(fault)),
-        })?;
+        let made = root.create()(RStr::from_str(&text));
+        let raw = made.into_result().map_err(|fault| refused(receive_fault(fault)))?;
         Ok(Box::new(Loaded::new(raw).map_err(error)?))
     }
+}
+
+/// The options of a plugin in Rust.
+fn rust_options(root: PluginRoot_Ref) -> Result<Vec<OptionInfo>, RString> {
+    let options = root.options()().into_result()?;
+    Ok(options.into_iter().map(option_info).collect())
+}
+
+/// An option that crossed.
+pub(crate) fn option_info(option: AbiOption) -> OptionInfo {
+    OptionInfo {
+        name: option.name.into_string(),
+        kind: option.kind.into_string(),
+        default: option.default.map(RString::into_string).into(),
+        required: option.required,
+        help: option.help.into_string(),
+    }
+}
+
+/// The components of a plugin in Rust; none of one that is older than they are.
+fn rust_components(root: PluginRoot_Ref) -> Result<Vec<ComponentInfo>, RString> {
+    let Some(components) = root.components() else { return Ok(Vec::new()) };
+    let listed = components().into_result()?;
+    Ok(listed.into_iter().filter_map(ComponentInfo::received).collect())
 }

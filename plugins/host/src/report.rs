@@ -7,8 +7,10 @@ use hearth_engine::{Event, Filter, OnError, Ranks};
 use hearth_plugin::OptionInfo;
 use serde::{Deserialize, Serialize};
 
+use crate::components::ComponentInfo;
 use crate::file::Identity;
 use crate::load::Plugin;
+use crate::needs;
 use crate::search::Place;
 
 /// One library that was found.
@@ -71,7 +73,8 @@ impl fmt::Display for List {
             match identity {
                 Some(identity) => {
                     let Identity { name, version, description, .. } = identity;
-                    writeln!(f, "{name} {version}  {description}")?;
+                    let adds = if identity.adds_components { "  (adds to recipes: hearth plugin info)" } else { "" };
+                    writeln!(f, "{name} {version}  {description}{adds}")?;
                     writeln!(f, "    {} ({})", path.display(), place.origin)?;
                 }
                 None => writeln!(f, "{} ({})", path.display(), place.origin)?,
@@ -99,6 +102,9 @@ pub struct Info {
     pub options: Vec<OptionInfo>,
     /// What it does with its default options; `None` if an option is required.
     pub defaults: Option<Defaults>,
+    /// The components that it adds to recipes.
+    #[serde(default)]
+    pub components: Vec<ComponentInfo>,
 }
 
 /// What a handler with default options does.
@@ -130,6 +136,7 @@ impl Info {
             identity: plugin.identity().clone(),
             options: plugin.options().to_vec(),
             defaults,
+            components: plugin.components().to_vec(),
         }
     }
 }
@@ -154,14 +161,16 @@ fn describe(event: Event, filter: &Filter) -> String {
 
 impl fmt::Display for Info {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Identity { name, version, description, sdk, abi_hash, rustc, target, .. } = &self.identity;
+        let Identity { name, version, description, .. } = &self.identity;
         writeln!(f, "{name} {version}  {description}")?;
         match &self.path {
             Some(path) => writeln!(f, "  file      {}", path.display())?,
             None => writeln!(f, "  file      none: it is built into this program")?,
         }
-        writeln!(f, "  built by  SDK {sdk}, ABI {abi_hash:016x}, {rustc}, {target}")?;
+        writeln!(f, "  built by  {}", self.identity.built_with())?;
         match &self.defaults {
+            // A plugin of components listens to nothing.
+            Some(Defaults { events, .. }) if events.is_empty() && !self.components.is_empty() => {}
             Some(Defaults { events, ranks, on_error }) => {
                 writeln!(f, "  listens   {}", events.join(", "))?;
                 let ranks = match ranks {
@@ -177,6 +186,11 @@ impl fmt::Display for Info {
                 writeln!(f, "  an error  {on_error}")?;
             }
             None => writeln!(f, "  listens   depends on its options")?,
+        }
+        writeln!(f, "  may do    {}", needs::describe(self.identity.needs.as_deref()))?;
+        for info in &self.components {
+            let named = ComponentInfo { name: format!("{name}.{}", info.name), ..info.clone() };
+            writeln!(f, "  adds      {named}")?;
         }
         if self.options.is_empty() {
             return write!(f, "  options   none");

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::c_project;
 use crate::sdk_sources::{SOURCES, lock_file, manifest};
 use crate::template::{Template, Texts};
 
@@ -109,8 +110,8 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
-/// Writes the crate of a plugin called `name` into the folder `dir`, which is created. Returns the
-/// files in order, without those of the SDK.
+/// Writes the crate of a plugin called `name` into the folder `dir`, which is created; of a template that
+/// is not in Rust a project with a Makefile. Returns the files in order, without those of the SDK.
 ///
 /// # Errors
 /// When the name is not valid for a crate, the folder is not empty, or a file cannot be written.
@@ -131,6 +132,9 @@ pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> 
     if dir.exists() && fs::read_dir(dir).map_err(write_error(dir))?.next().is_some() {
         return Err(ScaffoldError::Exists { path: dir.to_owned() });
     }
+    if let Some(files) = c_project::files(template, name) {
+        return write(dir, &files);
+    }
     let (dependency, lock) = match sdk {
         SdkSource::Vendored => {
             let texts = manifest().zip(lock_file()).ok_or(ScaffoldError::Sources)?;
@@ -144,12 +148,12 @@ pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> 
     };
     let Texts { description, source, test, more } = template.texts();
     let fill = |text: &str| {
-        text.replace("{{name}}", name)
+        text.replace("{{more}}\n", more)
+            .replace("{{name}}", name)
             .replace("{{crate}}", &name.replace('-', "_"))
             .replace("{{Type}}", &type_name(name))
             .replace("{{library}}", &library_file(name))
             .replace("{{description}}", description)
-            .replace("{{more}}\n", more)
             .replace("{{sdk}}", &dependency)
     };
     let mut files = vec![
@@ -170,12 +174,16 @@ pub fn scaffold(dir: &Path, name: &str, template: Template, sdk: &SdkSource) -> 
 }
 
 /// Replaces the SDK in the folder of a crate that [`scaffold`] wrote by that of this host: what a plugin
-/// needs that was built for another Hearth.
+/// needs that was built for another Hearth. Of a project in another language the header. Returns what was
+/// replaced.
 ///
 /// # Errors
 /// When the crate does not take the SDK from its folder `sdk`, or a file cannot be written.
-pub fn update_sdk(dir: &Path) -> Result<(), ScaffoldError> {
+pub fn update_sdk(dir: &Path) -> Result<Vec<PathBuf>, ScaffoldError> {
     let manifest = dir.join("Cargo.toml");
+    if let (false, Some(updated)) = (manifest.exists(), c_project::update(dir)) {
+        return updated;
+    }
     let text = fs::read_to_string(&manifest).map_err(write_error(&manifest))?;
     if !text.contains(SDK_FOLDER) {
         return Err(ScaffoldError::NoSdk { path: manifest });
@@ -185,7 +193,8 @@ pub fn update_sdk(dir: &Path) -> Result<(), ScaffoldError> {
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(write_error(&folder))?;
     }
-    write(dir, &files).map(drop)
+    write(dir, &files)?;
+    Ok(vec![folder])
 }
 
 /// Where a crate has the SDK.
@@ -203,7 +212,7 @@ fn write_error(path: &Path) -> impl FnOnce(io::Error) -> ScaffoldError {
 }
 
 /// Writes files and their folders; returns their paths.
-fn write(dir: &Path, files: &[(String, String)]) -> Result<Vec<PathBuf>, ScaffoldError> {
+pub(crate) fn write(dir: &Path, files: &[(String, String)]) -> Result<Vec<PathBuf>, ScaffoldError> {
     let mut written = Vec::new();
     for (file, text) in files {
         let path = dir.join(file);

@@ -15,6 +15,7 @@ use crate::error::PluginError;
 use crate::file::{Identity, inspect};
 use crate::load::{Plugin, load, load_linked};
 use crate::report::{Entry, List};
+use crate::safety::check_owned;
 
 /// Where a search place comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -264,7 +265,8 @@ impl Search {
                 }
                 let (identity, problem) = match inspected {
                     Ok(identity) => {
-                        let problem = identity.obstacle();
+                        let owned = || check_owned(&path).err().map(|error| error.to_string());
+                        let problem = identity.obstacle().or_else(owned);
                         (Some(identity), problem)
                     }
                     Err(error) => (None, Some(error.to_string())),

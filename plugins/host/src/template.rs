@@ -18,6 +18,14 @@ pub enum Template {
     Visualiser,
     /// Merges predictions by their median.
     EnsembleCombiner,
+    /// A transform and a metric.
+    Component,
+    /// [`Template::Handler`] in C.
+    C,
+    /// [`Template::Handler`] in C++.
+    Cpp,
+    /// [`Template::Handler`] in Python.
+    Python,
 }
 
 /// The texts of a template, before names are filled in.
@@ -42,14 +50,23 @@ macro_rules! texts {
 
 impl Template {
     /// All of them.
-    pub const ALL: [Template; 6] = [
+    pub const ALL: [Template; 10] = [
         Template::Handler,
         Template::MetricExporter,
         Template::EarlyStop,
         Template::Webhook,
         Template::Visualiser,
         Template::EnsembleCombiner,
+        Template::Component,
+        Template::C,
+        Template::Cpp,
+        Template::Python,
     ];
+
+    /// Whether it is a crate in Rust, and otherwise a project with a Makefile.
+    pub fn is_rust(self) -> bool {
+        !matches!(self, Template::C | Template::Cpp | Template::Python)
+    }
 
     /// Its name on the command line.
     pub fn word(self) -> &'static str {
@@ -60,17 +77,29 @@ impl Template {
             Template::Webhook => "webhook",
             Template::Visualiser => "visualiser",
             Template::EnsembleCombiner => "ensemble-combiner",
+            Template::Component => "component",
+            Template::C => "c",
+            Template::Cpp => "cpp",
+            Template::Python => "python",
         }
     }
 
     /// What a plugin that is made of it does, in one line.
     pub fn description(self) -> &'static str {
-        self.texts().description
+        match self {
+            Template::C => "shows a line at the end of an epoch, in C",
+            Template::Cpp => "shows a line at the end of an epoch, in C++",
+            Template::Python => "shows a line at the end of an epoch, in Python",
+            _ => self.texts().description,
+        }
     }
 
     pub(crate) fn texts(self) -> Texts {
         match self {
-            Template::Handler => texts!("handler", "shows a line at the end of an epoch", ""),
+            // The others are no crates: `c_project`.
+            Template::Handler | Template::C | Template::Cpp | Template::Python => {
+                texts!("handler", "shows a line at the end of an epoch", "")
+            }
             Template::MetricExporter => texts!(
                 "metric_exporter",
                 "writes the numbers of a run for Prometheus",
@@ -90,6 +119,12 @@ impl Template {
                 "visualiser",
                 "draws image, label and prediction side by side",
                 "\nPGM files open in most viewers; `convert NAME.pgm NAME.png` makes others of them.\n"
+            ),
+            Template::Component => texts!(
+                "component",
+                "adds a transform and a metric to recipes",
+                "\nIn a recipe: `{ name = \"{{name}}.Smooth\", keys = [\"image\"] }` among the transforms, \
+                 `name = \"{{name}}.Volume\"` as a metric.\n"
             ),
             Template::EnsembleCombiner => texts!(
                 "ensemble_combiner",

@@ -173,4 +173,4 @@ impl<S: Sink + Send> Handler for Nvtx<S> {
     }
 }
 
-export_plugin!("nvtx", Options, Nvtx::new);
+export_plugin!("nvtx", Options, Nvtx::new, needs: []);

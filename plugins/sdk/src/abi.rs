@@ -198,7 +198,51 @@ pub trait AbiHost {
     /// `of` is the number of the engine's `LayerValues`.
     #[sabi(last_prefix_field)]
     fn layer_statistics(&mut self, of: u8) -> RResult<RVec<AbiLayer>, RString>;
+    // From version 3 on. A host of version 2 has none of these: it answers as the bodies here do.
+    fn remember(&mut self, key: RStr<'_>, _value: RSlice<'_, u8>) -> RResult<(), RString> {
+        RResult::RErr(format!("remember {key}: this host is too old").into())
+    }
+    fn recall(&self, _key: RStr<'_>) -> ROption<RVec<u8>> {
+        ROption::RNone
+    }
+    fn attach_file(&mut self, name: RStr<'_>, _content: RSlice<'_, u8>) -> RResult<(), RString> {
+        RResult::RErr(format!("attach {name}: this host is too old").into())
+    }
+    fn attach_image(&mut self, name: RStr<'_>, _image: AbiTensor<'_>) -> RResult<(), RString> {
+        RResult::RErr(format!("attach {name}: this host is too old").into())
+    }
 }
+
+/// Numbers of an image: `hearth_registry`'s `HostArray`.
+#[repr(C)]
+#[derive(Clone, StableAbi)]
+pub struct AbiArray<'a> {
+    pub shape: RVec<usize>,
+    pub values: RCowSlice<'a, f32>,
+    /// Row by row.
+    pub affine: [f64; 16],
+}
+
+/// What a plugin says of a component.
+#[repr(C)]
+#[derive(Clone, StableAbi)]
+pub struct AbiComponentInfo {
+    /// The number of the registry's `ComponentKind`.
+    pub kind: u8,
+    pub name: RString,
+    pub help: RString,
+    pub options: RVec<AbiOption>,
+}
+
+/// A component of a plugin. A panic is an `RErr`.
+#[sabi_trait]
+pub trait AbiComponent: Send + Sync {
+    #[sabi(last_prefix_field)]
+    fn run(&self, inputs: RSlice<'_, AbiArray<'_>>, text: RStr<'_>) -> RResult<RVec<AbiArray<'static>>, RString>;
+}
+
+/// A plugin's component, passed to the host.
+pub type AbiComponentBox = AbiComponent_TO<'static, RBox<()>>;
 
 /// A handler, as the host sees it: the methods of the engine's `Handler`. A panic in any of them is
 /// an `RErr`.
@@ -232,6 +276,10 @@ pub struct PluginRoot {
     /// Makes a handler from options in TOML text.
     #[sabi(last_prefix_field)]
     pub create: extern "C" fn(RStr<'_>) -> RResult<AbiHandlerBox, AbiFault>,
+    /// Lists the components. From version 3 on, as the next.
+    pub components: extern "C" fn() -> RResult<RVec<AbiComponentInfo>, RString>,
+    /// Makes a component, by its name, from options in TOML text.
+    pub make: extern "C" fn(RStr<'_>, RStr<'_>) -> RResult<AbiComponentBox, AbiFault>,
 }
 
 /// A plugin that a program links, as [`export_plugin!`](crate::export_plugin!) leaves it in its crate.

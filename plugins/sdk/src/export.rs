@@ -2,13 +2,18 @@
 
 use std::any::Any;
 
+use abi_stable::erased_types::TD_Opaque;
 use abi_stable::library::{CheckTypeLayout, LibHeader, RootModuleResult};
 use abi_stable::prefix_type::WithMetadata;
-use abi_stable::std_types::{RResult, RStr, RString, RVec};
+use abi_stable::std_types::{RResult, RSlice, RStr, RString, RVec};
 use hearth_engine::{Handler, HandlerError};
 use hearth_registry::Fault;
 
-use crate::abi::{AbiFault, AbiHandlerBox, AbiOption, Linked, PluginRoot, PluginRoot_Ref};
+use crate::abi::{
+    AbiArray, AbiComponent, AbiComponent_TO, AbiComponentBox, AbiComponentInfo, AbiFault, AbiHandlerBox, AbiOption,
+    Linked, PluginRoot, PluginRoot_Ref,
+};
+use crate::component::{ComponentInfo, Made};
 use crate::guard::guard;
 use crate::guest::send_handler;
 use crate::identity::Identity;
@@ -17,6 +22,9 @@ use crate::view;
 
 /// Makes this crate a plugin. Takes its name, the type of its options, and the function that builds
 /// the handler from them.
+///
+/// `needs: [NETWORK, FILES, PROGRAMS, CHANGES_RUN]` at its end says what the plugin does beyond listening,
+/// `needs: []` that it does nothing else. `hearth plugin info` shows it, and `install` asks for it.
 ///
 /// The function returns a handler, or a `Result` of one; an error that is a [`Fault`] names the
 /// option. The version and the description come from `Cargo.toml`. Call it once, at the root of a
@@ -38,11 +46,21 @@ use crate::view;
 #[macro_export]
 macro_rules! export_plugin {
     ($name:expr, $Options:ty, $new:expr $(,)?) => {
-        #[doc(hidden)]
-        pub static PLUGIN: $crate::abi::Linked = {
-            struct Exported;
+        $crate::__export_handler!($name, $Options, $new, 0);
+    };
+    ($name:expr, $Options:ty, $new:expr, needs: [$($need:ident),* $(,)?] $(,)?) => {
+        $crate::__export_handler!($name, $Options, $new, $crate::identity::DECLARED $(| $crate::identity::$need)*);
+    };
+}
 
-            impl $crate::__private::Plugin for Exported {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export_handler {
+    ($name:expr, $Options:ty, $new:expr, $needs:expr) => {
+        $crate::__export! {
+            $name,
+            $needs,
+            {
                 fn options() -> ::std::vec::Vec<$crate::OptionInfo> {
                     <$Options as $crate::PluginOptions>::list()
                 }
@@ -52,6 +70,22 @@ macro_rules! export_plugin {
                 ) -> ::core::result::Result<::std::boxed::Box<dyn $crate::Handler>, $crate::Fault> {
                     $crate::__private::build::<$Options, _, _>(options, $new)
                 }
+            }
+        }
+    };
+}
+
+/// The symbols of a plugin, and the functions behind them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export {
+    ($name:expr, $needs:expr, { $($functions:tt)* }) => {
+        #[doc(hidden)]
+        pub static PLUGIN: $crate::abi::Linked = {
+            struct Exported;
+
+            impl $crate::__private::Plugin for Exported {
+                $($functions)*
             }
 
             #[unsafe(export_name = ::core::concat!("hearth_plugin_loader__", ::core::module_path!()))]
@@ -64,6 +98,7 @@ macro_rules! export_plugin {
                 ::core::env!("CARGO_PKG_DESCRIPTION"),
                 ::core::module_path!(),
                 ::core::cfg!(panic = "unwind"),
+                $needs,
             );
 
             #[unsafe(export_name = ::core::concat!("hearth_plugin_root__", ::core::module_path!()))]
@@ -80,6 +115,15 @@ pub trait Plugin: 'static {
     fn options() -> Vec<OptionInfo>;
     /// Makes a handler from options in TOML text.
     fn create(options: &str) -> Result<Box<dyn Handler>, Fault>;
+    /// Lists the components.
+    fn components() -> Vec<ComponentInfo> {
+        Vec::new()
+    }
+    /// Makes a component, by its name, from options in TOML text.
+    fn make(name: &str, options: &str) -> Result<Made, Fault> {
+        let _ = options;
+        Err(Fault::new(format!("there is no component {name}")))
+    }
 }
 
 /// What the function given to `export_plugin!` may return. The marker distinguishes the two cases.
@@ -141,26 +185,68 @@ extern "C" fn root<P: Plugin>() -> RootModuleResult {
 struct Root<P>(std::marker::PhantomData<P>);
 
 impl<P: Plugin> Root<P> {
-    const MODULE: &'static WithMetadata<PluginRoot> =
-        &WithMetadata::new(PluginRoot { options: options::<P>, create: create::<P> });
+    const MODULE: &'static WithMetadata<PluginRoot> = &WithMetadata::new(PluginRoot {
+        options: options::<P>,
+        create: create::<P>,
+        components: components::<P>,
+        make: make::<P>,
+    });
 
     fn module() -> PluginRoot_Ref {
         PluginRoot_Ref(Self::MODULE.static_as_prefix())
     }
 }
 
+fn send_option(option: OptionInfo) -> AbiOption {
+    AbiOption {
+        name: option.name.into(),
+        kind: option.kind.into(),
+        default: option.default.map(RString::from).into(),
+        required: option.required,
+        help: option.help.into(),
+    }
+}
+
 extern "C" fn options<P: Plugin>() -> RResult<RVec<AbiOption>, RString> {
-    let list = guard(|| {
-        let send = |option: OptionInfo| AbiOption {
-            name: option.name.into(),
-            kind: option.kind.into(),
-            default: option.default.map(RString::from).into(),
-            required: option.required,
-            help: option.help.into(),
-        };
-        P::options().into_iter().map(send).collect::<RVec<_>>()
-    });
+    let list = guard(|| P::options().into_iter().map(send_option).collect::<RVec<_>>());
     list.map_err(RString::from).into()
+}
+
+extern "C" fn components<P: Plugin>() -> RResult<RVec<AbiComponentInfo>, RString> {
+    let send = |info: ComponentInfo| AbiComponentInfo {
+        kind: info.kind as u8,
+        name: info.name.into(),
+        help: info.help.into(),
+        options: info.options.into_iter().map(send_option).collect(),
+    };
+    let list = guard(|| P::components().into_iter().map(send).collect::<RVec<_>>());
+    list.map_err(RString::from).into()
+}
+
+extern "C" fn make<P: Plugin>(name: RStr<'_>, options: RStr<'_>) -> RResult<AbiComponentBox, AbiFault> {
+    match guard(|| P::make(name.as_str(), options.as_str())) {
+        Ok(Ok(made)) => RResult::ROk(AbiComponent_TO::from_value(GuestComponent(made), TD_Opaque)),
+        Ok(Err(fault)) => RResult::RErr(view::send_fault(fault)),
+        Err(panic) => RResult::RErr(view::send_fault(Fault::new(panic))),
+    }
+}
+
+/// A component whose panics are caught.
+struct GuestComponent(Made);
+
+impl AbiComponent for GuestComponent {
+    fn run(&self, inputs: RSlice<'_, AbiArray<'_>>, text: RStr<'_>) -> RResult<RVec<AbiArray<'static>>, RString> {
+        let made = guard(|| {
+            let inputs = inputs.iter().map(view::receive_array).collect::<Result<Vec<_>, _>>();
+            let made = inputs.map_err(HandlerError::new).and_then(|inputs| self.0.run(&inputs, text.as_str()))?;
+            Ok::<_, HandlerError>(made.into_iter().map(view::send_array).collect::<RVec<_>>())
+        });
+        match made {
+            Ok(Ok(made)) => RResult::ROk(made),
+            Ok(Err(error)) => RResult::RErr(error.message().into()),
+            Err(panic) => RResult::RErr(panic.into()),
+        }
+    }
 }
 
 extern "C" fn create<P: Plugin>(options: RStr<'_>) -> RResult<AbiHandlerBox, AbiFault> {

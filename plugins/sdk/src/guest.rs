@@ -7,8 +7,8 @@ use abi_stable::erased_types::TD_Opaque;
 use abi_stable::sabi_types::RMut;
 use abi_stable::std_types::{RCowSlice, ROption, RResult, RSlice, RStr, RString, RVec};
 use hearth_engine::{
-    Accept, CheckpointRequest, Combine, Context, Event, Filter, Handler, Host, HostError, HostTensor, LayerStatistics,
-    LayerValues, Level, Metrics, NamesOf, State,
+    Accept, Attachment, CheckpointRequest, Combine, Context, Event, Filter, Handler, Host, HostError, HostTensor,
+    LayerStatistics, LayerValues, Level, Metrics, NamesOf, State,
 };
 
 use crate::abi::{
@@ -224,5 +224,20 @@ impl Host for RemoteHost<'_, '_> {
 
     fn scalar(&mut self, tag: &str, value: f64) {
         self.host.scalar(tag.into(), value);
+    }
+
+    fn remember(&mut self, key: &str, value: &[u8]) -> Result<(), HostError> {
+        answer(self.host.remember(key.into(), RSlice::from_slice(value)))
+    }
+
+    fn recall(&self, key: &str) -> Option<Vec<u8>> {
+        self.host.recall(key.into()).map(RVec::into_vec).into()
+    }
+
+    fn attach(&mut self, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError> {
+        answer(match attachment {
+            Attachment::File(content) => self.host.attach_file(name.into(), RSlice::from_slice(content)),
+            Attachment::Image(image) => self.host.attach_image(name.into(), view::borrow_tensor(image)),
+        })
     }
 }

@@ -5,8 +5,8 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use crate::abi::{
-    AbiAlternative, AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiOption, AbiScalar, AbiState,
-    AbiTensor, AbiText,
+    AbiAlternative, AbiArray, AbiCombine, AbiComponentInfo, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved,
+    AbiOption, AbiScalar, AbiState, AbiTensor, AbiText,
 };
 
 /// The first bytes of a record.
@@ -17,8 +17,12 @@ pub const LOADER_VERSION: u32 = 1;
 
 /// Raised when the meaning of something in [`abi`](crate::abi) changes but its layout does not, and
 /// when the host gains a method. 2: the batch's numbers and texts, names, statistics of layers,
-/// faults of options with their keys.
-pub const ABI_VERSION: u64 = 2;
+/// faults of options with their keys. 3: values under keys, attachments.
+pub const ABI_VERSION: u64 = 3;
+
+/// The oldest version that hosts still load. Methods are only added behind the others, so a plugin of an
+/// older version finds what it knows; the layout check compares that part.
+pub const OLDEST_ABI: u64 = 2;
 
 /// The symbol that holds [`LOADER_VERSION`], without the crate's name.
 pub const LOADER_SYMBOL: &str = "hearth_plugin_loader__";
@@ -37,6 +41,20 @@ pub const TARGET: &str = env!("HEARTH_PLUGIN_TARGET");
 /// Set when a panic unwinds. A plugin whose panics end the process is refused.
 pub const UNWINDS: u32 = 1;
 
+/// Set when the author has said what the plugin does: what is not named below is not done.
+pub const DECLARED: u32 = 2;
+/// It talks to other machines.
+pub const NETWORK: u32 = 4;
+/// It reads or writes files.
+pub const FILES: u32 = 8;
+/// It starts other programs.
+pub const PROGRAMS: u32 = 16;
+/// It changes the run: its end, its learning rate, its tensors.
+pub const CHANGES_RUN: u32 = 32;
+
+/// It has components that recipes name: transforms, metrics, readers.
+pub const COMPONENTS: u32 = 64;
+
 /// The record: bytes and numbers only, no pointers. Its layout is frozen; additions go into a new
 /// record.
 #[repr(C, align(16))]
@@ -50,7 +68,7 @@ pub struct Identity {
     pub loader: u32,
     /// [`ABI_HASH`] of the SDK.
     pub abi_hash: u64,
-    /// [`UNWINDS`] or 0.
+    /// [`UNWINDS`], [`DECLARED`] and what is declared.
     pub flags: u32,
     /// 0.
     pub reserved: u32,
@@ -75,15 +93,15 @@ pub struct Identity {
 const _: () = assert!(size_of::<Identity>() == 592, "the record is frozen");
 
 impl Identity {
-    /// The identity of a plugin that is built with this SDK.
-    pub const fn new(name: &str, version: &str, description: &str, module: &str, unwinds: bool) -> Self {
+    /// The identity of a plugin that is built with this SDK; `needs` is what it declares.
+    pub const fn new(name: &str, version: &str, description: &str, module: &str, unwinds: bool, needs: u32) -> Self {
         assert!(module.len() < 96, "the crate's name is too long for a plugin");
         Self {
             magic: MAGIC,
             size: size_of::<Self>() as u32,
             loader: LOADER_VERSION,
             abi_hash: ABI_HASH,
-            flags: if unwinds { UNWINDS } else { 0 },
+            flags: needs | if unwinds { UNWINDS } else { 0 },
             reserved: 0,
             name: text(name),
             version: text(version),
@@ -110,9 +128,12 @@ const fn text<const N: usize>(text: &str) -> [u8; N] {
 }
 
 /// A hash of the layout of every type that crosses.
-pub const ABI_HASH: u64 = {
+pub const ABI_HASH: u64 = abi_hash(ABI_VERSION);
+
+/// The same as an SDK of another version computes it, as long as no layout has changed since.
+pub const fn abi_hash(version: u64) -> u64 {
     let shape = [
-        ABI_VERSION,
+        version,
         size_of::<usize>() as u64,
         cfg!(target_endian = "big") as u64,
         // The layout of abi_stable's own types goes with its version.
@@ -157,7 +178,11 @@ pub const ABI_HASH: u64 = {
         i += 1;
     }
     hash
-};
+}
+
+// What came with version 3 is not part of the hash, which older versions compute the same.
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<AbiArray<'_>>() == 200, "an array keeps its layout");
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<AbiComponentInfo>() == 104, "a component's description");
 
 const fn layout(size: usize, align: usize) -> u64 {
     (size as u64) << 8 | align as u64

@@ -70,6 +70,7 @@
 //! be Unicode. Threads that a handler starts must not keep its context.
 
 pub mod abi;
+pub mod component;
 #[cfg(feature = "described")]
 mod described;
 mod export;
@@ -83,9 +84,9 @@ mod view;
 #[cfg(feature = "described")]
 pub use described::Described;
 pub use hearth_engine::{
-    Accept, Better, CheckpointRequest, Combine, Context, Counter, DType, Event, Filter, Handler, HandlerError, Host,
-    HostError, HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, OnError, Pass, Ranks, Scalar, State,
-    When, WhenError,
+    Accept, Attachment, Better, CheckpointRequest, Combine, Context, Counter, DType, Event, Filter, Handler,
+    HandlerError, Host, HostError, HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, OnError, Pass,
+    Ranks, Scalar, State, When, WhenError,
 };
 pub use hearth_registry::{Fault, nearest};
 pub use options::{NoOptions, OptionInfo, PluginOptions};

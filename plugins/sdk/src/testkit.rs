@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use hearth_engine::{
-    CheckpointRequest, Combine, Context, Counter, Event, Handler, HandlerError, Host, HostError, HostTensor,
-    LayerStatistics, LayerValues, Level, Metrics, NamesOf, Ranks, State, When,
+    Attachment, CheckpointRequest, Combine, Context, Counter, Event, Handler, HandlerError, Host, HostError,
+    HostTensor, LayerStatistics, LayerValues, Level, Metrics, NamesOf, Ranks, State, When,
 };
 
 /// What a handler asked of a [`FakeHost`].
@@ -25,11 +25,19 @@ pub enum Call {
     Run(String),
     Tensor(String),
     PutTensor(String, Vec<usize>),
-    Combine { inputs: Vec<String>, how: Combine, output: String },
+    Combine {
+        inputs: Vec<String>,
+        how: Combine,
+        output: String,
+    },
     SaveCheckpoint(CheckpointRequest),
     LoadCheckpoint(PathBuf),
     Log(Level, String),
     Scalar(String, f64),
+    /// `remember`: the key and the value.
+    Remember(String, Vec<u8>),
+    /// `attach`: the name, and the content or the bytes of the picture's elements.
+    Attach(String, Vec<u8>),
 }
 
 /// A host that records every call and answers from its fields.
@@ -66,6 +74,8 @@ pub struct FakeHost {
     pub gradients: Vec<LayerStatistics>,
     /// What `learning_rate` returns; `set_learning_rate` changes it, and fails if there is none.
     pub learning_rate: Option<f64>,
+    /// What `remember` keeps and `recall` returns.
+    pub kept: BTreeMap<String, Vec<u8>>,
     /// Methods that fail, by name: `save_checkpoint`.
     pub refused: BTreeSet<String>,
 }
@@ -218,6 +228,24 @@ impl Host for FakeHost {
 
     fn scalar(&mut self, tag: &str, value: f64) {
         self.calls.push(Call::Scalar(tag.to_owned(), value));
+    }
+
+    fn remember(&mut self, key: &str, value: &[u8]) -> Result<(), HostError> {
+        self.note("remember", Call::Remember(key.to_owned(), value.to_vec()))?;
+        self.kept.insert(key.to_owned(), value.to_vec());
+        Ok(())
+    }
+
+    fn recall(&self, key: &str) -> Option<Vec<u8>> {
+        self.kept.get(key).cloned()
+    }
+
+    fn attach(&mut self, name: &str, attachment: &Attachment<'_>) -> Result<(), HostError> {
+        let content = match attachment {
+            Attachment::File(content) => content.to_vec(),
+            Attachment::Image(image) => image.bytes.to_vec(),
+        };
+        self.note("attach", Call::Attach(name.to_owned(), content))
     }
 }
 

@@ -6,9 +6,11 @@ use hearth_engine::{
 };
 
 use hearth_registry::Fault;
+use hearth_registry::component::{ComponentKind, HostArray};
 
 use crate::abi::{
-    AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor, AbiText,
+    AbiArray, AbiCombine, AbiFault, AbiLayer, AbiMetric, AbiNumber, AbiObserved, AbiScalar, AbiState, AbiTensor,
+    AbiText,
 };
 
 /// The parts of a state that have names, collected so that they can be lent: those that changed
@@ -157,6 +159,23 @@ pub fn lend_tensor(tensor: HostTensor<'_>) -> AbiTensor<'_> {
     AbiTensor { dtype: tensor.dtype as u8, shape: tensor.shape.into(), bytes }
 }
 
+/// A tensor as it crosses, borrowed.
+pub fn borrow_tensor<'a>(tensor: &'a HostTensor<'_>) -> AbiTensor<'a> {
+    let bytes = RCowSlice::Borrowed(RSlice::from_slice(&tensor.bytes));
+    AbiTensor { dtype: tensor.dtype as u8, shape: tensor.shape.clone().into(), bytes }
+}
+
+/// A tensor that crossed, which the other side owns.
+pub fn receive_tensor<'a>(tensor: &'a AbiTensor<'_>) -> Result<HostTensor<'a>, HostError> {
+    let shape = tensor.shape.to_vec();
+    let bytes = match &tensor.bytes {
+        RCowSlice::Borrowed(bytes) => bytes.as_slice(),
+        RCowSlice::Owned(bytes) => bytes.as_slice(),
+    };
+    let dtype = check_tensor(tensor.dtype, &shape, bytes.len())?;
+    Ok(HostTensor { dtype, shape, bytes: bytes.into() })
+}
+
 /// The element type of this number, and whether the bytes fill the shape.
 pub fn check_tensor(dtype: u8, shape: &[usize], bytes: usize) -> Result<DType, HostError> {
     let dtype = [DType::F32, DType::F64, DType::I64, DType::U8]
@@ -168,6 +187,41 @@ pub fn check_tensor(dtype: u8, shape: &[usize], bytes: usize) -> Result<DType, H
         return Err(HostError::new(format!("a tensor of {dtype:?} and shape {shape:?} does not fit {bytes} bytes")));
     }
     Ok(dtype)
+}
+
+/// An array as it crosses, borrowed.
+pub fn lend_array<'a>(array: &'a HostArray<'_>) -> AbiArray<'a> {
+    let values = RCowSlice::Borrowed(RSlice::from_slice(&array.values));
+    AbiArray { shape: array.shape.clone().into(), values, affine: flat(&array.affine) }
+}
+
+/// An array as it crosses, with values of its own.
+pub fn send_array(array: HostArray<'static>) -> AbiArray<'static> {
+    let HostArray { shape, values, affine } = array;
+    AbiArray { shape: shape.into(), values: RCowSlice::Owned(values.into_owned().into()), affine: flat(&affine) }
+}
+
+/// An array that crossed.
+pub fn receive_array<'a>(array: &'a AbiArray<'_>) -> Result<HostArray<'a>, String> {
+    let values = match &array.values {
+        RCowSlice::Borrowed(values) => values.as_slice(),
+        RCowSlice::Owned(values) => values.as_slice(),
+    };
+    let mut affine = [[0.0; 4]; 4];
+    affine.iter_mut().flatten().zip(array.affine).for_each(|(to, from)| *to = from);
+    let array = HostArray { shape: array.shape.to_vec(), values: values.into(), affine };
+    array.check().map(|()| array)
+}
+
+fn flat(affine: &[[f64; 4]; 4]) -> [f64; 16] {
+    let mut all = [0.0; 16];
+    all.iter_mut().zip(affine.iter().flatten()).for_each(|(to, from)| *to = *from);
+    all
+}
+
+/// Which kind of component this number means.
+pub fn component_kind(number: u8) -> Option<ComponentKind> {
+    ComponentKind::ALL.into_iter().find(|kind| *kind as u8 == number)
 }
 
 /// Metrics as they cross.

@@ -121,4 +121,4 @@ impl Handler for Stats {
     }
 }
 
-export_plugin!("stats", Options, Stats::new);
+export_plugin!("stats", Options, Stats::new, needs: []);

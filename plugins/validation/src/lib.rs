@@ -14,4 +14,4 @@ pub fn handler(options: Options) -> Result<Validation, Fault> {
     Validation::new(options.0)
 }
 
-export_plugin!("validation", Options, handler);
+export_plugin!("validation", Options, handler, needs: [CHANGES_RUN]);

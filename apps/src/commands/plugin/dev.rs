@@ -1,4 +1,4 @@
-//! `hearth plugin dev`: builds a plugin's crate and runs a command with it, again after each change.
+//! `hearth plugin dev`: builds a plugin's crate, or its Makefile, and runs a command with it, again after each change.
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,13 +26,16 @@ pub struct Args {
     command: Vec<String>,
 }
 
+/// What the names of sources end in.
+const SOURCES: [&str; 6] = ["rs", "toml", "c", "cpp", "h", "py"];
+
 /// How often files are looked at.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// Builds and runs until it is stopped by Ctrl-C.
 pub fn run(args: &Args) -> Outcome {
     let manifest = args.folder.join("Cargo.toml");
-    if !manifest.is_file() {
+    if !manifest.is_file() && !args.folder.join("Makefile").is_file() {
         let what = format!("{}: there is no such file", manifest.display());
         return Err(Failure::new(format!("{what}; `hearth plugin new NAME` writes the crate of a plugin")));
     }
@@ -69,8 +72,25 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
+/// Runs Make; returns the library that the Makefile names as `LIBRARY`.
+fn make(folder: &Path) -> Outcome<PathBuf> {
+    let file = folder.join("Makefile");
+    let text = fs::read_to_string(&file)?;
+    let named = text.lines().find_map(|line| line.strip_prefix("LIBRARY = "));
+    let library = named.ok_or_else(|| Failure::new(format!("{}: no line says `LIBRARY = FILE`", file.display())))?;
+    let status = Command::new("make").current_dir(folder).stdout(std::io::stderr()).status();
+    let status = status.map_err(|error| Failure::new(format!("make cannot be started: {error}; install it")))?;
+    if !status.success() {
+        return Err(Failure::new(format!("{} is not built", folder.display())));
+    }
+    Ok(folder.join(library.trim()).canonicalize()?)
+}
+
 /// Runs Cargo; returns the library that it says it has made.
 fn build(folder: &Path) -> Outcome<PathBuf> {
+    if !folder.join("Cargo.toml").is_file() {
+        return make(folder);
+    }
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let arguments = ["build", "--release", "--lib", "--message-format=json-render-diagnostics"];
     let mut child = Command::new(&program)
@@ -133,7 +153,7 @@ fn gather(folder: &Path, files: &mut Vec<(PathBuf, Option<SystemTime>, u64)>) {
             if !skipped {
                 gather(&path, files);
             }
-        } else if ["rs", "toml"].iter().any(|end| path.extension().is_some_and(|found| found == *end)) {
+        } else if SOURCES.iter().any(|end| path.extension().is_some_and(|found| found == *end)) || name == "Makefile" {
             files.push((path, about.modified().ok(), about.len()));
         }
     }

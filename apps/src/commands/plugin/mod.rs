@@ -1,13 +1,14 @@
-//! `hearth plugin list|info|check|new|update|dev`.
+//! `hearth plugin list|info|check|new|update|dev|install|header`.
 
 mod dev;
+mod install;
 mod new;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Subcommand;
-use hearth_plugin_host::{Found, Info, Search, check_for_parent, check_in_child, check_linked};
+use hearth_plugin_host::{Found, HEADER, Info, Search, check_for_parent, check_in_child, check_linked};
 
 use crate::error::{Failure, Outcome};
 use crate::out;
@@ -50,6 +51,10 @@ enum Action {
     New(new::Args),
     /// Replace the SDK in a plugin's crate by that of this program
     Update(new::UpdateArgs),
+    /// Copy a plugin's library into the user's folder, after a look at what it may do
+    Install(install::Args),
+    /// Print hearth_plugin.h, the interface of plugins in C and other languages
+    Header,
     /// Build a plugin's crate and run a command with it, again after each change
     Dev(dev::Args),
     /// What `check` starts as a child
@@ -89,6 +94,8 @@ pub fn run(args: &Args) -> Outcome {
         Action::New(args) => return new::run(args),
         Action::Update(args) => return new::update(args),
         Action::Dev(args) => return dev::run(args),
+        Action::Install(args) => return install::run(args),
+        Action::Header => out!("{}", HEADER.trim_end()),
         Action::CheckHere { path } => check_for_parent(path),
     }
     Ok(())

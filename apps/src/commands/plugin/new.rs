@@ -20,10 +20,10 @@ pub struct Args {
     /// The new folder; by default the plugin's name
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Also write the sources of all crates that it needs, so that it builds without a network
+    /// Also write the sources of all crates that it needs, so that it builds without a network (Rust)
     #[arg(long)]
     vendored: bool,
-    /// The folder of the plugin SDK, to build against it instead of the sources in this program
+    /// The folder of the plugin SDK, to build against it instead of the sources in this program (Rust)
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }
@@ -41,6 +41,12 @@ pub fn run(args: &Args) -> Outcome {
     let source = sdk.clone().map_or_else(SdkSource::default, SdkSource::Path);
     for file in scaffold(&folder, name, *template, &source)? {
         out!("{}", file.display());
+    }
+    if !template.is_rust() {
+        let file = library_file(name);
+        out!("try it:  cd {} && make && hearth plugin check ./{file}", folder.display());
+        out!("use it:  hearth train RECIPE --plugin {}/{file} ...", folder.display());
+        return Ok(());
     }
     if source == SdkSource::Vendored {
         out!("{}    the SDK of this program", folder.join("sdk").display());
@@ -68,8 +74,9 @@ pub struct UpdateArgs {
 /// Replaces the SDK of a crate, and the crates that it needs where it has them.
 pub fn update(args: &UpdateArgs) -> Outcome {
     let folder = &args.folder;
-    update_sdk(folder)?;
-    out!("{}    the SDK of this program", folder.join("sdk").display());
+    for updated in update_sdk(folder)? {
+        out!("{}    of this program", updated.display());
+    }
     if folder.join("vendor").is_dir() {
         let doing = || format!("{} has the SDK of this program, but not the crates that it needs", folder.display());
         vendor(folder, installed_sources().as_deref()).while_doing(doing)?;

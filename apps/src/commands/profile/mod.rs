@@ -6,6 +6,7 @@ mod course;
 use std::path::{Path, PathBuf};
 
 use hearth_handlers::Unit;
+use hearth_plugin_host::provide_components;
 use hearth_profile::Schedule;
 use hearth_recipe::advice::{Finding, imbalance};
 use serde_json::json;
@@ -65,6 +66,7 @@ pub struct Args {
 
 /// Profiles, and reports what it found.
 pub fn run(args: &Args) -> Outcome {
+    provide_components(&args.plugins);
     let mut document = bundled::open(&args.recipe)?;
     if let Some(device) = &args.device {
         document.set_option("--device", "training.device", device)?;

@@ -32,6 +32,7 @@ mod dicom;
 mod dicom_regions;
 mod nifti;
 mod npy;
+mod of_plugin;
 mod parts;
 mod raster;
 mod tiff;
@@ -57,6 +58,7 @@ pub use tiff::{TiffReader, WSIReader};
 use crate::Image;
 use hearth_dicom::quiet::caught;
 use hearth_machine::{Allowance, readable};
+use hearth_registry::component::is_of_a_plugin;
 use hearth_registry::{Fault, Kind, Node, Place, Registry, nearest};
 
 /// Options of readers. Each reader uses those that concern it.
@@ -317,6 +319,9 @@ pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
 
 /// A reader by its name, ignoring case, or by MONAI's aliases.
 pub(crate) fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
+    if is_of_a_plugin(name) {
+        return of_plugin::find(name);
+    }
     let wanted = Registry::<dyn Reader>::new().find(name).map_or(name, |entry| entry.name);
     let readers = readers();
     readers.iter().find(|r| r.name().eq_ignore_ascii_case(wanted)).cloned().ok_or_else(|| {

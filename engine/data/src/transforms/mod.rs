@@ -180,6 +180,7 @@ mod invert;
 mod labels;
 mod load_image;
 mod load_region;
+pub(crate) mod of_plugin;
 mod orientation;
 mod pad;
 mod rand_axis_flip;

@@ -1,6 +1,6 @@
 //! Metrics as a recipe names them.
 
-use hearth_registry::{Fault, Kind, Named, Place};
+use hearth_registry::{Fault, FromPlugin, Kind, Named, Place};
 
 use super::{Metric, MetricError};
 
@@ -18,6 +18,8 @@ pub type MetricConfig = Named<dyn Metric>;
 
 impl Kind for dyn Metric {
     const WORD: &'static str = "metric";
+
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(super::of_plugin::build);
 
     fn place(&self) -> Option<Place> {
         Some(Place::AnyDevice)

@@ -17,6 +17,7 @@ mod inputs;
 mod lesion_froc;
 mod lesion_wise;
 mod mean_iou;
+mod of_plugin;
 mod per_item;
 mod reduction;
 mod regression;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hearth_data::{Pipeline, Transform};
+use hearth_registry::component::is_of_a_plugin;
 use hearth_registry::{Fault, Node, Registry, unknown};
 use hearth_train::Post;
 
@@ -22,7 +23,7 @@ fn step(table: &Node) -> Result<Post, Fault> {
         return batch.build(table).map(|post| *post);
     }
     let transforms = Registry::<dyn Transform>::new();
-    if transforms.find(name).is_none() {
+    if !is_of_a_plugin(name) && transforms.find(name).is_none() {
         let known: Vec<&str> = batch.names().into_iter().chain(transforms.names()).collect();
         return Err(Fault::at("name", unknown("step", name, &known)).within(table));
     }

@@ -13,6 +13,8 @@ use hearth_nn::inferers::{InfererConfig, SimpleInferer};
 use hearth_nn::losses::{Loss, LossConfig};
 use hearth_nn::networks::NetworkConfig;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
+use hearth_plugin_host::provide_components;
+use hearth_registry::component;
 use hearth_registry::{Document, Fault, Kind, Named, Node};
 use hearth_train::device::TuneWord;
 use serde::{Deserialize, Serialize};
@@ -262,6 +264,10 @@ impl Recipe {
     /// # Errors
     /// The first key that is unknown, missing, of another type or invalid, with its position.
     pub fn read(document: &Document) -> Result<Self, Fault> {
+        // A command that takes `--plugin` has said more.
+        if !component::is_provided() {
+            provide_components(&[]);
+        }
         Metric::check_keys(document)?;
         let mut recipe: Self = document.read()?;
         let (root, task) = (document.root(), recipe.learns());

@@ -2,6 +2,7 @@
 
 mod adversarial;
 mod as_dicom;
+mod attachments;
 mod cases;
 mod chosen;
 mod confusion;

@@ -25,7 +25,7 @@ use super::penalty::{Empty, Penalties, measuring};
 use super::plugins::Attached;
 use super::record::Record;
 use super::vanished::FolderWatch;
-use super::{Cases, Plan, Start, confusion, folders, handlers, known_labels, parts, plugins, summary};
+use super::{Cases, Plan, Start, attachments, confusion, folders, handlers, known_labels, parts, plugins, summary};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{failure, notice, warning};
 use crate::recipe::{Listens, Recipe};
@@ -156,7 +156,10 @@ impl Session {
         for handler in before.into_iter().chain(plugins).chain(after) {
             self.trainer.engine_mut().add_boxed(handler)?;
         }
+        let first = self.is_first();
+        self.trainer.engine_mut().on_attach(attachments::writer(root, first));
         if let Some(evaluator) = self.trainer.evaluator_engine_mut(VALIDATION) {
+            evaluator.on_attach(attachments::writer(&root.join(VALIDATION), first));
             handlers::attach(&self.plan, &self.plugins, &root.join(VALIDATION), evaluator)?;
         }
         Ok(())

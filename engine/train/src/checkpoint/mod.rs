@@ -9,6 +9,7 @@
 //! | `scaler.json` | the gradient scaler of a run in fp16 |
 //! | `engine.json` | counters, metrics, best value, and the file of each handler's state |
 //! | `handlers/` | one file for each handler that saves something |
+//! | `store/` | one file for each value that a handler keeps under a key |
 //! | `rng/seed` | the seed: every draw of a run is keyed by it, so there is no other state |
 //! | `manifest.json` | length and BLAKE3 hash of every file above; written last |
 //!

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hearth_engine::{Metrics, Snapshot, State};
+use hearth_engine::{Metrics, Snapshot, State, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -19,6 +19,9 @@ struct EngineJson {
     state: Map<String, Value>,
     /// The file of each handler's state.
     handlers: BTreeMap<String, String>,
+    /// The file of each value that a handler keeps, by handler and key.
+    #[serde(default)]
+    store: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// Adds an engine's files under `prefix` (`""` for the trainer, `evaluators/validation/` for an
@@ -29,6 +32,14 @@ pub(crate) fn write(files: &mut Files, prefix: &str, snapshot: &Snapshot) -> Res
         let file = format!("handlers/{}.bin", file_name_of(name));
         files.insert(format!("{prefix}{file}"), bytes.clone());
         handlers.insert(name.clone(), file);
+    }
+    let mut store: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (handler, values) in &snapshot.store {
+        for (key, value) in values {
+            let file = format!("store/{}/{}.bin", file_name_of(handler), file_name_of(key));
+            files.insert(format!("{prefix}{file}"), value.clone());
+            store.entry(handler.clone()).or_default().insert(key.clone(), file);
+        }
     }
     // The floats are removed first, since not every float is a JSON number.
     let mut plain = snapshot.state.clone();
@@ -42,7 +53,7 @@ pub(crate) fn write(files: &mut Files, prefix: &str, snapshot: &Snapshot) -> Res
         state.insert(key.to_owned(), Value::Object(texts.collect()));
     }
     state.insert(BEST.to_owned(), best.map_or(Value::Null, |number| number.to_string().into()));
-    let json = serde_json::to_vec_pretty(&EngineJson { state, handlers })?;
+    let json = serde_json::to_vec_pretty(&EngineJson { state, handlers, store })?;
     files.insert(format!("{prefix}engine.json"), json);
     Ok(())
 }
@@ -70,7 +81,14 @@ pub(crate) fn read(checkpoint: &Checkpoint, prefix: &str) -> Result<Snapshot, Ch
     for (name, file) in json.handlers {
         handlers.insert(name, checkpoint.file(&format!("{prefix}{file}"))?);
     }
-    Ok(Snapshot { state, handlers })
+    let mut store: BTreeMap<String, Store> = BTreeMap::new();
+    for (handler, values) in json.store {
+        for (key, file) in values {
+            let value = checkpoint.file(&format!("{prefix}{file}"))?;
+            store.entry(handler.clone()).or_default().insert(key, value);
+        }
+    }
+    Ok(Snapshot { state, handlers, store })
 }
 
 fn number(text: &Value) -> Option<f64> {
@@ -113,7 +131,9 @@ mod tests {
         state.best_metric = Some(0.1 + 0.2);
         let handlers = [("stats", vec![1, 2, 3]), ("stats#2", vec![]), ("../up", vec![9])];
         let handlers = handlers.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
-        let snapshot = Snapshot { state, handlers };
+        let values = [("counts", vec![1]), ("../up", vec![])].map(|(key, value)| (key.to_owned(), value));
+        let store = [("stats".to_owned(), values.into())].into();
+        let snapshot = Snapshot { state, handlers, store };
         assert_eq!(there_and_back(&snapshot), snapshot);
     }
 
@@ -122,7 +142,7 @@ mod tests {
         let mut state = State::new("trainer");
         state.metrics.insert("dice".into(), f64::NAN);
         state.best_metric = Some(f64::INFINITY);
-        let back = there_and_back(&Snapshot { state, handlers: BTreeMap::new() });
+        let back = there_and_back(&Snapshot { state, ..Snapshot::default() });
         assert!(back.state.metrics["dice"].is_nan());
         assert_eq!(back.state.best_metric, Some(f64::INFINITY));
     }

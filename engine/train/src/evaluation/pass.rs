@@ -22,7 +22,7 @@ use crate::evaluation::evaluator::CaseRow;
 use crate::evaluation::gathered;
 use crate::evaluation::inference::infer;
 use crate::evaluation::post::Post;
-use crate::training::layer_statistics;
+use crate::training::{layer_statistics, layer_tensors};
 
 /// A metric, the name it is recorded under, and its values for each case of the pass.
 pub(crate) struct NamedMetric {
@@ -338,6 +338,11 @@ impl<N: Network> Host for Evaluation<N> {
     }
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
+        if let ([network], false) = (&self.networks[..], self.feed.contains(name))
+            && let Some(values) = layer_tensors::read(network, None, name)
+        {
+            return values;
+        }
         self.feed.read(name)
     }
 

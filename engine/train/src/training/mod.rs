@@ -5,6 +5,7 @@ pub(crate) mod adversarial;
 pub(crate) mod builder;
 pub(crate) mod grad_scaler;
 pub(crate) mod layer_statistics;
+pub(crate) mod layer_tensors;
 pub(crate) mod learner;
 pub(crate) mod lr_find;
 pub(crate) mod mean_loss;

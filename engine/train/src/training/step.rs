@@ -20,10 +20,10 @@ use crate::checkpoint::trainer_files;
 use crate::evaluation::evaluators::Evaluators;
 use crate::evaluation::inference::{Outputs, infer_all};
 use crate::training::adversarial::adversary::Adversary;
-use crate::training::layer_statistics;
 use crate::training::learner::{Learner, check_learning_rate, validated};
 use crate::training::mean_loss::MeanLoss;
 use crate::training::trainer::TrainerOptions;
+use crate::training::{layer_statistics, layer_tensors};
 
 pub(crate) struct Training<N> {
     pub learner: Learner<N>,
@@ -273,6 +273,12 @@ impl<N: Network> Host for Training<N> {
     }
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
+        if !self.feed.contains(name) {
+            let network = self.learner.network().map_err(|e| HostError::from_error(&e))?;
+            if let Some(values) = layer_tensors::read(network, self.gradients.as_ref(), name) {
+                return values;
+            }
+        }
         self.feed.read(name)
     }
 

@@ -1,13 +1,19 @@
 //! Plugins that are loaded from real libraries: the bundled five, and those under `tests/fixtures`.
 
+#[path = "../../../../tests/clients.rs"]
+mod clients;
+
 mod bundled;
+mod components;
 mod cost;
+mod in_c;
 mod loading;
 mod profiler;
 mod refused;
 mod running;
 mod scaffolded;
 mod searching;
+mod stored;
 mod toy;
 mod troubles;
 

@@ -8,6 +8,8 @@ use std::time::Instant;
 use hearth_engine::{Better, Engine, HostTensor};
 use hearth_plugin_host::{Plugin, ScaffoldError, SdkSource, Template, load, scaffold, update_sdk};
 
+use hearth_registry::component::{ComponentKind, HostArray};
+
 use crate::toy::Toy;
 use crate::{here, library, table};
 
@@ -39,7 +41,7 @@ fn built(root: &Path) -> BTreeMap<&'static str, Plugin> {
     let target = here().join("../../scaffold");
     let sdk = SdkSource::Path(root.join(name(Template::Handler)).join("sdk/plugins/sdk"));
     let mut plugins = BTreeMap::new();
-    for template in Template::ALL {
+    for template in Template::ALL.into_iter().filter(|template| template.is_rust()) {
         let (name, sdk) = (name(template), if template == Template::Handler { &SdkSource::Vendored } else { &sdk });
         let dir = root.join(&name);
         let files = scaffold(&dir, &name, template, sdk).expect("a crate");
@@ -110,6 +112,13 @@ fn plugins_of_every_template_build_pass_their_tests_and_work() {
     run(&plugins["visualiser"], &format!("every = 1\nfolder = '{}'", at("pictures").display()), 1);
     let picture = std::fs::read(at("pictures/trainer-000001.pgm")).expect("a picture");
     assert_eq!(picture, [b"P5 6 1 255\n".as_slice(), &[0, 255, 0, 255, 0, 255]].concat());
+
+    let parts = &plugins["component"];
+    let smooth = parts.component(ComponentKind::Transform, "Smooth", table("radius = 2")).expect("valid options");
+    let image = HostArray::new(vec![1, 3, 1, 1], vec![0.0, 3.0, 6.0]).expect("an image");
+    assert_eq!(*smooth.run(&[image], "").expect("no error")[0].values, [3.0, 3.0, 3.0]);
+    let fault = parts.component(ComponentKind::Transform, "Smooth", table("radius = 99")).err().expect("too wide");
+    assert_eq!((fault.path.as_str(), parts.components().len()), ("radius", 2));
 
     let plugin = &plugins["ensemble-combiner"];
     let mut engine = Engine::new("ensemble");

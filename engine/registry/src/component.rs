@@ -1,0 +1,142 @@
+//! Components of plugins, which recipes name with a dot: `mine.Blur` is `Blur` of the plugin `mine`. They
+//! work on arrays in the memory of the host, so that this crate needs no tensor library.
+//!
+//! A program that loads plugins says how one is found ([`provide`]); the kinds that plugins may add to
+//! ask for it ([`find`]).
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::fault::Fault;
+use crate::node::Node;
+
+/// Numbers in the memory of the host, row-major, with a position in the world.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostArray<'a> {
+    /// Its axes: `[C, X, Y, Z]` of an image.
+    pub shape: Vec<usize>,
+    /// Its values, as many as the shape says.
+    pub values: Cow<'a, [f32]>,
+    /// Voxel index to mm, RAS+; the identity where there is no position.
+    pub affine: [[f64; 4]; 4],
+}
+
+/// Voxels of side 1 at the origin.
+pub const IDENTITY: [[f64; 4]; 4] =
+    [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+
+impl<'a> HostArray<'a> {
+    /// An array of this shape, at the origin.
+    ///
+    /// # Errors
+    /// Where the shape has another number of elements.
+    pub fn new(shape: Vec<usize>, values: impl Into<Cow<'a, [f32]>>) -> Result<Self, String> {
+        let array = HostArray { shape, values: values.into(), affine: IDENTITY };
+        array.check().map(|()| array)
+    }
+
+    /// Checks that the values fill the shape.
+    ///
+    /// # Errors
+    /// Where they do not.
+    pub fn check(&self) -> Result<(), String> {
+        let count = self.shape.iter().try_fold(1_usize, |all, axis| all.checked_mul(*axis));
+        if count == Some(self.values.len()) {
+            return Ok(());
+        }
+        Err(format!("an array of shape {:?} does not have {} values", self.shape, self.values.len()))
+    }
+}
+
+/// What a component is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComponentKind {
+    /// A step of `transforms` or `post`: an image `[C, X, Y, Z]` to an image on the same grid.
+    Transform = 0,
+    /// A metric: prediction and label of an item, `[C, X, Y, Z]` each, to a row of numbers `[N]`.
+    Metric = 1,
+    /// A reader: a path to an image `[C, X, Y, Z]`.
+    Reader = 2,
+}
+
+impl ComponentKind {
+    /// All of them.
+    pub const ALL: [ComponentKind; 3] = [ComponentKind::Transform, ComponentKind::Metric, ComponentKind::Reader];
+
+    /// Its name, in the singular.
+    pub fn word(self) -> &'static str {
+        match self {
+            ComponentKind::Transform => "transform",
+            ComponentKind::Metric => "metric",
+            ComponentKind::Reader => "reader",
+        }
+    }
+}
+
+impl fmt::Display for ComponentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// A component of a plugin. Several threads may use it at once.
+pub trait Component: Send + Sync {
+    /// Does the work: arrays and a text (the path of a reader) to arrays.
+    ///
+    /// # Errors
+    /// The plugin's own message.
+    fn run(&self, inputs: &[HostArray<'_>], text: &str) -> Result<Vec<HostArray<'static>>, String>;
+
+    /// Plugin and version, for the keys of caches: `mine 0.1.0`.
+    fn version(&self) -> String;
+}
+
+/// Finds the component of a kind and a name (`mine.Blur`), and makes it from its options.
+pub type Finder = dyn Fn(ComponentKind, &str, &Node) -> Result<Arc<dyn Component>, Fault> + Send + Sync;
+
+static FINDER: RwLock<Option<Arc<Finder>>> = RwLock::new(None);
+
+/// Says how components are found, from now on.
+pub fn provide(finder: Arc<Finder>) {
+    *FINDER.write().unwrap_or_else(PoisonError::into_inner) = Some(finder);
+}
+
+/// Whether [`provide`] was called.
+pub fn is_provided() -> bool {
+    FINDER.read().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
+/// Whether a name in a recipe is one of a plugin: it has a dot.
+pub fn is_of_a_plugin(name: &str) -> bool {
+    name.contains('.')
+}
+
+/// Finds a component, and makes it.
+///
+/// # Errors
+/// Where there is no such plugin or component, an option is invalid, or this program loads no plugins.
+pub fn find(kind: ComponentKind, name: &str, options: &Node) -> Result<Arc<dyn Component>, Fault> {
+    let finder = FINDER.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let none = || Fault::at("name", format!("{name} is of a plugin, and this program loads none"));
+    finder.ok_or_else(none)?(kind, name, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_fill_their_shape() {
+        assert!(HostArray::new(vec![2, 3], vec![0.0; 6]).is_ok());
+        assert!(HostArray::new(vec![2, 3], vec![0.0; 5]).is_err());
+        assert!(HostArray::new(vec![usize::MAX, 2], vec![0.0; 2]).is_err());
+    }
+
+    #[test]
+    fn without_plugins_there_is_no_component() {
+        let fault = find(ComponentKind::Transform, "mine.Blur", &Node::empty()).err().expect("no plugins");
+        assert_eq!((fault.path.as_str(), is_of_a_plugin("Blur")), ("name", false));
+        assert!(fault.to_string().contains("mine.Blur is of a plugin"), "{fault}");
+    }
+}

@@ -1,0 +1,344 @@
+"""Hearth plugins in Python: `hearth_plugin.h` by ctypes. A plugin is a class called `Plugin`:
+
+    import hearth_plugin as hearth
+
+    class Plugin(hearth.Plugin):
+        OPTIONS = [hearth.option("every", "integer", 1, "A line every so many epochs.")]
+
+        def listens(self):
+            return [hearth.when("epoch_completed", every=self.options["every"])]
+
+        def handle(self, event, host):
+            host.log(hearth.NOTICE, f"epoch {event.epoch} of {event.max_epochs}")
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import ctypes
+import importlib.util
+import json
+import os
+import site
+import sys
+import traceback
+from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+
+DEBUG, INFO, WARN, ERROR, NOTICE = range(5)
+STOP, DISABLE, LOG = range(3)
+ALL_RANKS, FIRST_RANK = range(2)
+OUTPUTS, TENSORS, NUMBERS, TEXTS, ENGINES = range(5)
+WEIGHTS, GRADIENTS = range(2)
+FORMATS = "fdqB"  # of the types of elements: f32, f64, i64, u8
+
+_P, _S, _I, _D = c_void_p, c_char_p, c_int32, c_double
+
+
+class _Call(Structure):
+    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("context", _P), ("library", _S),
+                ("fail", CFUNCTYPE(_I, _P, _S)), ("give", CFUNCTYPE(None, _P, _S, c_size_t))]
+
+
+class _When(Structure):
+    _fields_ = [("size", c_size_t), ("event", _S), ("every", c_uint64), ("after", c_uint64), ("before", c_uint64),
+                ("once", POINTER(c_uint64)), ("once_count", c_size_t), ("custom", _I)]
+
+
+class _Setup(Structure):
+    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("context", _P), ("options", _S),
+                ("fail", CFUNCTYPE(_I, _P, _S, _S)), ("integer", _P), ("number", _P), ("boolean", _P), ("text", _P),
+                ("listen", CFUNCTYPE(_I, _P, POINTER(_When))), ("on_error", CFUNCTYPE(None, _P, _I)),
+                ("ranks", CFUNCTYPE(None, _P, _I))]
+
+
+class Event(Structure):
+    """What happens, and the state of the run. Texts are bytes: `event.name.decode()`."""
+
+    _fields_ = [("size", c_size_t), ("id", c_uint32), ("rank", c_uint32), ("world_size", c_uint32),
+                ("finished", c_uint32), ("name", _S), ("engine", _S), ("epoch", c_uint64), ("iteration", c_uint64),
+                ("epoch_iteration", c_uint64), ("max_epochs", c_uint64), ("epoch_length", c_uint64),
+                ("seed", c_uint64), ("best_epoch", c_uint64), ("best_metric", _D), ("key_metric", _S),
+                ("exception", _S)]
+
+
+class _Tensor(Structure):
+    _fields_ = [("size", c_size_t), ("dtype", _I), ("dimensions", c_uint32), ("shape", POINTER(c_size_t)),
+                ("data", _P), ("bytes", c_size_t)]
+
+
+class _Host(Structure):
+    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("context", _P)] + [
+        (name, CFUNCTYPE(result, _P, *arguments)) for name, result, *arguments in [
+            ("fail", _I, _S), ("error", _S), ("log", None, _I, _S), ("terminate", None, _S),
+            ("terminate_epoch", None, _S), ("interrupt", None, _S), ("metric", _I, _S, POINTER(_D)),
+            ("set_metric", None, _S, _D), ("scalar", None, _S, _D), ("state", _S), ("output", _I, _S, POINTER(_D)),
+            ("learning_rate", _I, POINTER(_D)), ("set_learning_rate", _I, _D), ("run", _S, _S),
+            ("save_checkpoint", _I, _S, _S, c_uint64), ("load_checkpoint", _I, _S), ("names", _S, _I), ("cases", _S),
+            ("numbers", _S, _S), ("texts", _S, _S), ("tensor", _I, _S, POINTER(_Tensor)),
+            ("put_tensor", _I, _S, POINTER(_Tensor)),
+            ("combine", _I, POINTER(_S), c_size_t, _S, _S), ("layer_statistics", _S, _I),
+            ("remember", _I, _S, _P, c_size_t), ("recall", _I, _S, POINTER(_P), POINTER(c_size_t)),
+            ("attach_file", _I, _S, _P, c_size_t), ("attach_image", _I, _S, POINTER(_Tensor))]]
+
+
+class _Functions(Structure):
+    _fields_ = [("size", c_size_t), ("options", CFUNCTYPE(_I, POINTER(_Call))),
+                ("create", CFUNCTYPE(_I, POINTER(_Setup), POINTER(_P))), ("destroy", CFUNCTYPE(None, _P)),
+                ("handle", CFUNCTYPE(_I, _P, POINTER(Event), POINTER(_Host))),
+                ("save", CFUNCTYPE(_I, _P, POINTER(_Call))),
+                ("load", CFUNCTYPE(_I, _P, _P, c_size_t, POINTER(_Call))),
+                ("components", _P), ("make", _P), ("compute", _P), ("release", _P)]
+
+
+class HostError(Exception):
+    """What the host could not do."""
+
+
+class Tensor:
+    """A tensor in host memory: `shape`, `format` (of `struct`), and `data`, a copy of its bytes.
+    `numpy.frombuffer(t.data, t.format).reshape(t.shape)` is an array."""
+
+    def __init__(self, shape, format, data):
+        self.shape, self.format, self.data = tuple(shape), format, bytes(data)
+
+    def values(self):
+        """The elements, as a flat view."""
+        return memoryview(self.data).cast(self.format)
+
+    def _sent(self):
+        self._shape = (c_size_t * len(self.shape))(*self.shape)
+        self._data = ctypes.create_string_buffer(self.data, len(self.data))
+        return _Tensor(ctypes.sizeof(_Tensor), FORMATS.index(self.format), len(self.shape), self._shape,
+                       ctypes.cast(self._data, _P), len(self.data))
+
+
+class Host:
+    """What a handler may ask for. A failure raises `HostError`."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def _ask(self, name, *arguments):
+        host = self._table.contents
+        texts = [a.encode() if isinstance(a, str) else a for a in arguments]
+        answer = getattr(host, name)(ctypes.addressof(host), *texts)
+        failed = {_I: answer == 1, _S: answer is None}
+        if failed.get(type(host)._results[name], False):
+            raise HostError((host.error(ctypes.addressof(host)) or b"").decode())
+        return answer
+
+    def _number(self, name, *arguments):
+        value = _D()
+        self._ask(name, *arguments, byref(value))
+        return value.value
+
+    def _json(self, name, *arguments):
+        return json.loads(self._ask(name, *arguments))
+
+    def log(self, level, message):
+        self._ask("log", level, message)
+
+    def terminate(self, why):
+        self._ask("terminate", why)
+
+    def terminate_epoch(self, why):
+        self._ask("terminate_epoch", why)
+
+    def interrupt(self, why):
+        self._ask("interrupt", why)
+
+    def metric(self, name):
+        return self._number("metric", name)
+
+    def set_metric(self, name, value):
+        self._ask("set_metric", name, value)
+
+    def scalar(self, tag, value):
+        self._ask("scalar", tag, value)
+
+    def state(self):
+        return self._json("state")
+
+    def output(self, name):
+        return self._number("output", name)
+
+    def learning_rate(self):
+        return self._number("learning_rate")
+
+    def set_learning_rate(self, value):
+        self._ask("set_learning_rate", value)
+
+    def run(self, engine):
+        return self._json("run", engine)
+
+    def save_checkpoint(self, folder, tag, keep_last=0):
+        self._ask("save_checkpoint", folder, tag, keep_last)
+
+    def load_checkpoint(self, folder):
+        self._ask("load_checkpoint", folder)
+
+    def names(self, kind):
+        return self._json("names", kind)
+
+    def cases(self):
+        return self._json("cases")
+
+    def numbers(self, name):
+        return self._json("numbers", name)
+
+    def texts(self, name):
+        return self._json("texts", name)
+
+    def layer_statistics(self, of):
+        return self._json("layer_statistics", of)
+
+    def tensor(self, name):
+        found = _Tensor(size=ctypes.sizeof(_Tensor))
+        self._ask("tensor", name, byref(found))
+        return Tensor(found.shape[: found.dimensions], FORMATS[found.dtype], ctypes.string_at(found.data, found.bytes))
+
+    def put_tensor(self, name, tensor):
+        self._ask("put_tensor", name, byref(tensor._sent()))
+
+    def attach_image(self, name, tensor):
+        """Adds a picture, [H, W] or [H, W, 3], to the run's folder."""
+        self._ask("attach_image", name, byref(tensor._sent()))
+
+    def attach_file(self, name, content):
+        """Adds a file of these bytes to the run's folder."""
+        self._ask("attach_file", name, ctypes.create_string_buffer(content, len(content)), len(content))
+
+    def remember(self, key, value):
+        """Keeps bytes under a key, which checkpoints hold."""
+        self._ask("remember", key, ctypes.create_string_buffer(value, len(value)), len(value))
+
+    def recall(self, key):
+        """What is kept under a key; None where there is nothing."""
+        place, count = _P(), c_size_t()
+        try:
+            self._ask("recall", key, byref(place), byref(count))
+        except HostError:
+            return None
+        return ctypes.string_at(place, count.value) if count.value else b""
+
+    def combine(self, inputs, how, output):
+        names = (_S * len(inputs))(*[name.encode() for name in inputs])
+        self._ask("combine", names, len(names), json.dumps(how), output)
+
+
+_Host._results = {name: kind._restype_ for name, kind in _Host._fields_[3:]}
+
+
+def option(name, kind, default, help, required=False):
+    """An option, with a default as a Python value. `None` is no default."""
+    text = None if default is None else json.dumps(default)
+    return {"name": name, "kind": kind, "default": text, "required": required, "help": help}
+
+
+def when(event, every=0, after=0, before=0, once=(), custom=False):
+    """An event, and when the handler is called for it."""
+    counts = (c_uint64 * len(once))(*once)
+    return _When(ctypes.sizeof(_When), event.encode(), every, after, before, counts, len(counts), int(custom))
+
+
+class Plugin:
+    """A handler. `options` has every option, with defaults filled in."""
+
+    OPTIONS = []
+    on_error = STOP
+    ranks = ALL_RANKS
+
+    def __init__(self, options):
+        self.options = options
+
+    def listens(self):
+        return []
+
+    def handle(self, event, host):
+        raise NotImplementedError
+
+    def save(self):
+        """The bytes that checkpoints hold."""
+        return b""
+
+    def load(self, state):
+        pass
+
+
+_handlers = {}
+_alive = []  # what C code points to
+
+
+def _reason():
+    """The error that is handled, with its place in the plugin."""
+    kind, error, trace = sys.exc_info()
+    place = traceback.extract_tb(trace)[-1]
+    return f"{kind.__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})".encode()
+
+
+def _open(plugin, call, library, module):
+    """Reads MODULE.py beside the library, and fills in the functions of the plugin."""
+    if os.environ.get("VIRTUAL_ENV"):
+        version = "python%d.%d" % sys.version_info[:2]
+        site.addsitedir(os.path.join(os.environ["VIRTUAL_ENV"], "lib", version, "site-packages"))
+    functions, call = _Functions.from_address(plugin), _Call.from_address(call)
+    path = os.path.join(os.path.dirname(os.path.abspath(library)), module + ".py")
+    try:
+        spec = importlib.util.spec_from_file_location("hearth_plugin_" + module, path)
+        made = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(made)
+        author = made.Plugin
+    except BaseException:
+        call.fail(ctypes.addressof(call), _reason())
+        return
+
+    def guarded(table_at, *before):
+        """Errors become those of the table, which is one of the arguments."""
+
+        def wrap(function):
+            def inner(*arguments):
+                try:
+                    function(*arguments)
+                    return 0
+                except BaseException:
+                    table = arguments[table_at].contents
+                    return table.fail(ctypes.addressof(table), *before, _reason())
+            return inner
+        return wrap
+
+    @guarded(0)
+    def options(call):
+        text = json.dumps([{k: v for k, v in o.items() if v is not None} for o in author.OPTIONS]).encode()
+        call.contents.give(ctypes.addressof(call.contents), text, len(text))
+
+    @guarded(0, None)
+    def create(setup, place):
+        table = setup.contents
+        handler = author(json.loads(table.options))
+        key = max(_handlers, default=0) + 1
+        for asked in handler.listens():
+            if table.listen(ctypes.addressof(table), byref(asked)):
+                return
+        table.on_error(ctypes.addressof(table), handler.on_error)
+        table.ranks(ctypes.addressof(table), handler.ranks)
+        _handlers[key], place[0] = handler, key
+
+    def destroy(key):
+        _handlers.pop(key, None)
+
+    @guarded(2)
+    def handle(key, event, host):
+        _handlers[key].handle(event.contents, Host(host))
+
+    @guarded(1)
+    def save(key, call):
+        state = _handlers[key].save()
+        call.contents.give(ctypes.addressof(call.contents), state, len(state))
+
+    @guarded(3)
+    def load(key, state, count, call):
+        _handlers[key].load(ctypes.string_at(state, count) if count else b"")
+
+    for (name, kind), function in zip(_Functions._fields_[1:], [options, create, destroy, handle, save, load]):
+        setattr(functions, name, kind(function))
+        _alive.append(getattr(functions, name))
+    _alive.append(functions)

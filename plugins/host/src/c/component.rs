@@ -1,0 +1,188 @@
+//! `hearth_work`: components of plugins in C.
+
+use std::borrow::Cow;
+use std::ffi::{CString, c_char, c_void};
+
+use hearth_plugin::OptionInfo;
+use hearth_registry::Fault;
+use hearth_registry::component::{Component, HostArray};
+use serde::Deserialize;
+
+use super::call::{CallDesk, c_text, message, said};
+use super::setup::{SetupDesk, resolve};
+use super::table::{ABI, Array, FAILED, Functions, OK, Work};
+use super::{CPlugin, Listed};
+use crate::components::ComponentInfo;
+
+/// One component, as the plugin's list has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListedComponent {
+    kind: String,
+    name: String,
+    #[serde(default)]
+    help: String,
+    #[serde(default)]
+    options: Vec<Listed>,
+}
+
+/// A component of a plugin.
+struct CComponent {
+    functions: Functions,
+    data: *mut c_void,
+    version: String,
+}
+
+// SAFETY: `hearth_plugin.h` says that `compute` may be called from several threads at once, and `release`
+// once, from any.
+unsafe impl Send for CComponent {}
+// SAFETY: as above.
+unsafe impl Sync for CComponent {}
+
+impl Drop for CComponent {
+    fn drop(&mut self) {
+        if let Some(release) = self.functions.release {
+            // SAFETY: `make` made it, and nothing uses it any more.
+            unsafe { release(self.data) };
+        }
+    }
+}
+
+/// What a component said and gave.
+#[derive(Default)]
+struct WorkDesk {
+    message: Option<String>,
+    made: Vec<HostArray<'static>>,
+}
+
+impl CPlugin {
+    /// Its list of components. The error is what is wrong with it.
+    pub fn components(&self) -> Result<Vec<ComponentInfo>, String> {
+        let Some(components) = self.functions.components else { return Ok(Vec::new()) };
+        let mut desk = CallDesk::new(&self.path);
+        // SAFETY: the table that is passed has the functions that `hearth_plugin.h` promises, and outlives
+        // the call.
+        let code = unsafe { components(&desk.table()) };
+        if code != OK {
+            return Err(format!("its list of components fails: {}", desk.reason("components", code)));
+        }
+        let listed: Vec<ListedComponent> = serde_json::from_slice(&desk.bytes)
+            .map_err(|e| format!("its list of components is no JSON list of components: {e}"))?;
+        let info = |listed: ListedComponent| ComponentInfo {
+            kind: listed.kind,
+            name: listed.name,
+            help: listed.help,
+            options: listed.options.into_iter().map(OptionInfo::from).collect(),
+        };
+        Ok(listed.into_iter().map(info).collect())
+    }
+
+    /// Makes a component from a recipe's table.
+    pub fn component(
+        &self,
+        name: &str,
+        list: &[OptionInfo],
+        options: toml::Table,
+        version: String,
+    ) -> Result<std::sync::Arc<dyn Component>, Fault> {
+        let make = self.functions.make.ok_or_else(|| Fault::new("it has no `make`, a fault of the plugin"))?;
+        let mut desk = SetupDesk::new(resolve(list, options)?);
+        let mut data = std::ptr::null_mut();
+        let c_name = c_text(name);
+        // SAFETY: as in `components`.
+        let code = unsafe { make(&desk.table(), c_name.as_ptr(), &mut data) };
+        // Released when it is dropped, also where it failed half-way.
+        let made = (!data.is_null()).then(|| CComponent { functions: self.functions, data, version });
+        if code != OK || desk.fault.is_some() {
+            return Err(desk.fault.take().unwrap_or_else(|| Fault::new(said(None, "make", code))));
+        }
+        let nothing = || Fault::new("its `make` gave no component, a fault of the plugin");
+        Ok(std::sync::Arc::new(made.ok_or_else(nothing)?))
+    }
+}
+
+impl Component for CComponent {
+    fn run(&self, inputs: &[HostArray<'_>], text: &str) -> Result<Vec<HostArray<'static>>, String> {
+        let compute = self.functions.compute.ok_or("it has no `compute`, a fault of the plugin")?;
+        let arrays = inputs.iter().map(lend).collect::<Result<Vec<_>, _>>()?;
+        let text: CString = c_text(text);
+        let mut desk = WorkDesk::default();
+        let work = Work {
+            size: size_of::<Work>(),
+            abi: ABI,
+            context: std::ptr::from_mut(&mut desk).cast(),
+            text: text.as_ptr(),
+            inputs: arrays.as_ptr(),
+            count: arrays.len(),
+            fail,
+            give,
+        };
+        // SAFETY: the component is the plugin's; the table and what it leads to outlive the call.
+        let code = unsafe { compute(self.data, &work) };
+        if code != OK || desk.message.is_some() {
+            return Err(said(desk.message, "compute", code));
+        }
+        Ok(desk.made)
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+}
+
+fn lend(array: &HostArray<'_>) -> Result<Array, String> {
+    let mut affine = [0.0; 16];
+    for (to, from) in affine.iter_mut().zip(array.affine.iter().flatten()) {
+        *to = *from;
+    }
+    let dimensions = u32::try_from(array.shape.len()).map_err(|e| e.to_string())?;
+    let (shape, values) = (array.shape.as_ptr(), array.values.as_ptr());
+    Ok(Array { size: size_of::<Array>(), dimensions, shape, values, affine })
+}
+
+fn desk<'a>(work: *const Work) -> Option<&'a mut WorkDesk> {
+    // SAFETY: a plugin passes the table that it was given, which `run` made, during the callback that it
+    // was given to: the desk is alive, and nothing else uses it meanwhile.
+    unsafe { work.as_ref().and_then(|work| work.context.cast::<WorkDesk>().as_mut()) }
+}
+
+extern "C" fn fail(work: *const Work, why: *const c_char) -> i32 {
+    if let Some(desk) = desk(work) {
+        // SAFETY: `hearth_plugin.h` demands it of the plugin.
+        desk.message = Some(unsafe { message(why) });
+    }
+    FAILED
+}
+
+extern "C" fn give(work: *const Work, array: *const Array) -> i32 {
+    // SAFETY: the plugin passes the address of its record, or nothing.
+    let (Some(desk), Some(array)) = (desk(work), unsafe { array.as_ref() }) else { return FAILED };
+    match received(array) {
+        Ok(array) => desk.made.push(array),
+        Err(why) => {
+            desk.message = Some(why);
+            return FAILED;
+        }
+    }
+    OK
+}
+
+/// An array of a plugin, copied.
+fn received(array: &Array) -> Result<HostArray<'static>, String> {
+    let Array { size, dimensions, shape, values, affine } = *array;
+    if size < size_of::<Array>() || shape.is_null() || values.is_null() {
+        return Err("an array needs its size (`sizeof(hearth_array)`), its shape and its values".to_owned());
+    }
+    // SAFETY: `hearth_plugin.h` demands of the plugin that so many are there.
+    let shape = unsafe { std::slice::from_raw_parts(shape, dimensions as usize) }.to_vec();
+    let count = shape.iter().try_fold(1_usize, |all, axis| all.checked_mul(*axis));
+    let count = count.filter(|count| *count <= isize::MAX as usize / size_of::<f32>());
+    let count = count.ok_or_else(|| format!("an array of shape {shape:?} is too large"))?;
+    // SAFETY: as above.
+    let values = unsafe { std::slice::from_raw_parts(values, count) }.to_vec();
+    let mut rows = [[0.0; 4]; 4];
+    for (to, from) in rows.iter_mut().flatten().zip(affine) {
+        *to = from;
+    }
+    Ok(HostArray { shape, values: Cow::Owned(values), affine: rows })
+}

@@ -1,0 +1,146 @@
+//! Plugins in C, and in what speaks C: `hearth_plugin.h`. They come by the same stages as those in
+//! Rust; the last one is the size of their table instead of `abi_stable`'s layout check.
+
+mod call;
+mod component;
+mod handler;
+mod host;
+mod setup;
+pub mod table;
+
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+
+use hearth_engine::Handler;
+use hearth_plugin::OptionInfo;
+use hearth_plugin::identity;
+use hearth_registry::Fault;
+use libloading::Library;
+use serde::Deserialize;
+
+use self::call::CallDesk;
+use self::handler::CHandler;
+use self::setup::{SetupDesk, resolve};
+use self::table::Functions;
+use crate::error::PluginError;
+use crate::file::Identity;
+
+/// The text of `hearth_plugin.h`.
+pub const HEADER: &str = include_str!("../../../c/hearth_plugin.h");
+/// `hearth_plugin.py`: the same for Python.
+pub const PYTHON: &str = include_str!("../../../c/hearth_plugin.py");
+/// The C source that hosts a Python plugin.
+pub const PYTHON_SHIM: &str = include_str!("../../../c/python_shim.c");
+
+/// The symbol that holds the identity.
+const IDENTITY_SYMBOL: &CStr = c"hearth_plugin_identity";
+/// The function that returns the table.
+const MAIN_SYMBOL: &CStr = c"hearth_plugin_main";
+
+/// The functions of a plugin in C.
+#[derive(Clone, Debug)]
+pub struct CPlugin {
+    functions: Functions,
+    path: PathBuf,
+}
+
+/// One option, as the plugin's list has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    name: String,
+    kind: String,
+    #[serde(default)]
+    default: Option<String>,
+    #[serde(default)]
+    required: bool,
+    #[serde(default)]
+    help: String,
+}
+
+impl From<Listed> for OptionInfo {
+    fn from(Listed { name, kind, default, required, help }: Listed) -> Self {
+        OptionInfo { name, kind, default, required, help }
+    }
+}
+
+impl CPlugin {
+    /// The functions of an opened library, whose identity in the file was accepted.
+    pub fn open(library: &'static Library, identity: &Identity, path: &Path) -> Result<Self, PluginError> {
+        let error = |why: String| PluginError::Open { name: identity.name.clone(), path: path.to_owned(), why };
+        let missing = |symbol: &CStr| {
+            let symbol = symbol.to_string_lossy();
+            let built = "the library is to be built with -shared and the functions of hearth_plugin.h visible";
+            error(format!("it does not export `{symbol}`, a fault of the plugin\n  mend it: {built}"))
+        };
+        // SAFETY: `HEARTH_PLUGIN` makes the record of this name: the identity in the file, which was
+        // accepted, is made by the same macro.
+        let record = unsafe { library.get::<*const identity::Identity>(IDENTITY_SYMBOL.to_bytes_with_nul()) };
+        // SAFETY: the symbol is the address of a record that lives as long as the library: for ever.
+        let record = unsafe { **record.map_err(|_| missing(IDENTITY_SYMBOL))? };
+        if record.magic != table::MAGIC || record.loader != identity.loader {
+            return Err(error("the identity in its memory is not the one in its file".to_owned()));
+        }
+        type Main = unsafe extern "C" fn(*const table::Call) -> *const Functions;
+        // SAFETY: `hearth_plugin.h` declares the function with this type.
+        let main = unsafe { library.get::<Main>(MAIN_SYMBOL.to_bytes_with_nul()) }.map_err(|_| missing(MAIN_SYMBOL))?;
+        let mut desk = CallDesk::new(path);
+        // SAFETY: the table that is passed has the functions that `hearth_plugin.h` promises, and
+        // outlives the call.
+        let table = unsafe { main(&desk.table()) };
+        if table.is_null() {
+            return Err(error(format!("the plugin says: {}", desk.reason("hearth_plugin_main", 0))));
+        }
+        // SAFETY: the table begins with its size in every version.
+        let size = unsafe { table.cast::<usize>().read() };
+        if size < size_of::<Functions>() {
+            let whole = size_of::<Functions>();
+            let what = format!("its table of functions has {size} bytes, and version 1 of hearth_plugin.h has {whole}");
+            return Err(error(format!("{what}, a fault of the plugin\n  mend it: `.size = sizeof(hearth_plugin)`")));
+        }
+        // SAFETY: it is at least as long; later versions add members at the end.
+        let functions = unsafe { *table };
+        let (handler, components) = (functions.create.zip(functions.handle), functions.components);
+        if handler.is_none() && components.zip(functions.make).zip(functions.compute).is_none() {
+            let what = "its table has neither `create` and `handle` nor `components`, `make` and `compute`";
+            return Err(error(format!("{what}, a fault of the plugin")));
+        }
+        Ok(Self { functions, path: path.to_owned() })
+    }
+
+    /// Its list of options. The error is what is wrong with it.
+    pub fn options(&self) -> Result<Vec<OptionInfo>, String> {
+        let Some(options) = self.functions.options else { return Ok(Vec::new()) };
+        let mut desk = CallDesk::new(&self.path);
+        // SAFETY: as in `open`.
+        let code = unsafe { options(&desk.table()) };
+        if code != table::OK {
+            return Err(format!("its list of options fails: {}", desk.reason("options", code)));
+        }
+        let listed: Vec<Listed> = serde_json::from_slice(&desk.bytes)
+            .map_err(|e| format!("its list of options is no JSON list of options: {e}"))?;
+        Ok(listed.into_iter().map(OptionInfo::from).collect())
+    }
+
+    /// Makes a handler from a recipe's table.
+    pub fn handler(&self, name: &str, list: &[OptionInfo], options: toml::Table) -> Result<Box<dyn Handler>, Fault> {
+        let mut desk = SetupDesk::new(resolve(list, options)?);
+        let mut data = std::ptr::null_mut();
+        let Some(create) = self.functions.create else {
+            // It has components only.
+            return Ok(Box::new(CHandler::new(name, self.functions, &self.path, data, desk)));
+        };
+        // SAFETY: the table that is passed has the functions that `hearth_plugin.h` promises, and
+        // outlives the call, like the place for the handler.
+        let code = unsafe { create(&desk.table(), &mut data) };
+        if code != table::OK || desk.fault.is_some() {
+            if let (Some(destroy), false) = (self.functions.destroy, data.is_null()) {
+                // SAFETY: `create` has made it just now, and nothing else has it.
+                unsafe { destroy(data) };
+            }
+            let silent = || Fault::new(format!("its `create` returned {code} and did not say why"));
+            return Err(desk.fault.take().unwrap_or_else(silent));
+        }
+        Ok(Box::new(CHandler::new(name, self.functions, &self.path, data, desk)))
+    }
+}

@@ -1,0 +1,101 @@
+//! Components of plugins as a recipe uses them: see `hearth_registry::component`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use abi_stable::std_types::{RSlice, RStr, RString};
+use hearth_plugin::__private as view;
+use hearth_plugin::OptionInfo;
+use hearth_plugin::abi::{AbiComponentBox, AbiComponentInfo};
+use hearth_registry::component::{self, Component, ComponentKind, HostArray};
+use hearth_registry::{Fault, Node, nearest};
+use serde::{Deserialize, Serialize};
+
+use crate::load::{Plugin, option_info};
+use crate::search::Search;
+
+/// What a plugin says of one of its components.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComponentInfo {
+    /// `transform`, `metric` or `reader`.
+    pub kind: String,
+    /// Its name, without the plugin's.
+    pub name: String,
+    /// What it does, in one line.
+    pub help: String,
+    /// The options it takes.
+    pub options: Vec<OptionInfo>,
+}
+
+/// `transform mine.Blur  Smooths an image.`, and its options.
+impl fmt::Display for ComponentInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<10} {:<17} {}", self.kind, self.name, self.help)?;
+        self.options.iter().try_for_each(|option| write!(f, "\n      {option}"))
+    }
+}
+
+impl ComponentInfo {
+    pub(crate) fn received(info: AbiComponentInfo) -> Option<Self> {
+        let kind = view::component_kind(info.kind)?.word().to_owned();
+        let (name, help) = (info.name.into_string(), info.help.into_string());
+        Some(Self { kind, name, help, options: info.options.into_iter().map(option_info).collect() })
+    }
+}
+
+/// A component of a plugin in Rust.
+pub(crate) struct Loaded {
+    pub raw: AbiComponentBox,
+    pub version: String,
+}
+
+impl Component for Loaded {
+    fn run(&self, inputs: &[HostArray<'_>], text: &str) -> Result<Vec<HostArray<'static>>, String> {
+        let inputs = inputs.iter().map(view::lend_array).collect::<Vec<_>>();
+        let made = self.raw.run(RSlice::from_slice(&inputs), RStr::from_str(text));
+        let made = made.into_result().map_err(RString::into_string)?;
+        made.into_iter().map(|array| view::receive_array(&array).map(owned)).collect()
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+}
+
+/// The array with values of its own.
+pub(crate) fn owned(array: HostArray<'_>) -> HostArray<'static> {
+    let HostArray { shape, values, affine } = array;
+    HostArray { shape, values: Cow::Owned(values.into_owned()), affine }
+}
+
+/// Makes recipes find the components of plugins: in `given` first, then where [`Search::standard`] looks.
+pub fn provide_components(given: &[PathBuf]) {
+    let given = given.to_vec();
+    component::provide(Arc::new(move |kind: ComponentKind, name: &str, options: &Node| {
+        let (plugin, component) = name.split_once('.').unwrap_or((name, ""));
+        let missing = |why: String| Fault::at("name", why);
+        let found = Search::standard(&given, &[]).load(plugin).map_err(|error| missing(error.to_string()))?;
+        let toml::Value::Table(options) = options.to_toml() else { return Err(Fault::new("expected a table")) };
+        found.component(kind, component, options)
+    }));
+}
+
+/// The component that a name means, or what is there instead.
+pub(crate) fn find(plugin: &Plugin, kind: ComponentKind, name: &str) -> Result<(), Fault> {
+    let (list, of) = (plugin.components(), &plugin.identity().name);
+    let mine = || list.iter().filter(|info| info.kind == kind.word());
+    if mine().any(|info| info.name == name) {
+        return Ok(());
+    }
+    let names = mine().map(|info| format!("{of}.{}", info.name)).collect::<Vec<_>>();
+    let near = nearest(&format!("{of}.{name}"), names.iter().map(String::as_str)).map(str::to_owned);
+    let other = list.iter().find(|info| info.name == name);
+    let why = match (other, names.is_empty()) {
+        (Some(other), _) => format!("{of}.{name} is a {}, not a {kind}", other.kind),
+        (None, true) => format!("plugin `{of}` has no {kind}"),
+        (None, false) => format!("plugin `{of}` has no {kind} {name}; it has {}", names.join(", ")),
+    };
+    Err(Fault::at("name", why).meaning(near))
+}
