@@ -177,7 +177,9 @@ fn power_cuts_lose_no_epoch_whose_checkpoint_was_reported() {
     let Some(library) = disk(bench.dir.path()) else { return eprintln!("no C compiler: not run") };
     for round in 0..rounds() {
         let (disk, shadow) = (bench.place(&format!("disk{round}")), bench.place(&format!("shadow{round}")));
-        ["inodes", "folders"].map(|part| std::fs::create_dir_all(shadow.join(part)).expect("a folder"));
+        for part in ["inodes", "folders"] {
+            std::fs::create_dir_all(shadow.join(part)).expect("a folder");
+        }
         std::fs::create_dir(&disk).expect("a folder");
         let (after, number) = (bench.took.mul_f64(0.3 + bench.draw() * 0.7), inode(&disk));
         let mut command = bench.command(&disk.join("run"));

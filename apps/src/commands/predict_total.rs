@@ -120,6 +120,7 @@ fn tasks(args: &Args, opened: &TotalSegmentator) -> Outcome<(Outputs, Vec<Task>)
             continue;
         }
         all.try_for_each(|path| outputs.claim(path))?;
+        drop(all);
         tasks.push(Task { image, name, labels, statistics, key });
     }
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;

@@ -11,7 +11,6 @@ use hearth_recipe::nnunet::{ExportOptions, NnunetOptions, NnunetPredictor, Nnune
 use hearth_recipe::recipe::Document;
 use hearth_recipe::run::folders::open_run;
 use hearth_recipe::run::{Plan, Session, checkpoint_file};
-use hearth_train::Train;
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
@@ -199,7 +198,10 @@ fn exported(run: &Path, model: &Path, data: &Path) -> f64 {
     assert_eq!(files.len(), 3);
     let dict = StateDict::open(&files[2], &OpenOptions::default()).expect("a checkpoint");
     assert_eq!(dict.found_at, "network_weights");
-    assert_eq!(dict.value(&["trainer_name"]).and_then(|name| name.as_str()), Some("nnUNetTrainer"));
+    assert_eq!(
+        dict.value(&["trainer_name"]).and_then(|name| name.as_str().map(str::to_owned)).as_deref(),
+        Some("nnUNetTrainer")
+    );
     let (_, bytes) = checkpoint_file(&open_run(run).expect("a run"), "best").expect("weights");
     let ours = SafeTensors::deserialize(&bytes).expect("whole");
     let theirs = dict.to_bytes().expect("weights");

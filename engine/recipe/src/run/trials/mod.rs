@@ -65,7 +65,7 @@ pub(super) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
             });
         }
     }
-    found.extend(checks(document, &plan, crop, count, base)?.map(|(evidence, won, sets)| Finding {
+    found.extend(checks(document, crop, count, base)?.map(|(evidence, won, sets)| Finding {
         lever: "read nothing back for the loss",
         evidence,
         line: "check_labels = false        # in [loss]; wrong labels are no longer an error".to_owned(),
@@ -111,13 +111,7 @@ pub(super) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcom
 
 /// What a loss takes that reads predictions and labels back to look at them: words for that, its part of
 /// a step, and the change.
-fn checks(
-    document: &Document,
-    plan: &Plan,
-    crop: &Sample,
-    count: usize,
-    base: f64,
-) -> Outcome<Option<(String, f64, Vec<String>)>> {
+fn checks(document: &Document, crop: &Sample, count: usize, base: f64) -> Outcome<Option<(String, f64, Vec<String>)>> {
     let sets = vec!["loss.check_labels=false".to_owned()];
     let is_off = |node: &Node| *node == Node::from(false);
     let off = document.root().get("loss").and_then(|loss| loss.get("check_labels")).is_some_and(is_off);
