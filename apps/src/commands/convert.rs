@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hearth_data::writers::Segment;
 use hearth_data::{ReadOptions, WriteOptions, read_image_with, write_image};
 
 use crate::error::{Failure, Outcome};
@@ -13,12 +14,15 @@ pub struct Args {
     /// An image in any format that a reader knows
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// The output; its extension decides the format: .nii.gz, .nii, .npy, .png
+    /// The output; its extension decides the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy, .png
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
     /// Write integers: a label map
     #[arg(long)]
     pub label: bool,
+    /// The name of a label in a .seg.nrrd, as in 1=liver; may be given several times
+    #[arg(long = "segment", value_name = "LABEL=NAME", requires = "label")]
+    pub segments: Vec<String>,
     /// The reader to use, by name; by default chosen by the file's content
     #[arg(long, value_name = "NAME")]
     pub reader: Option<String>,
@@ -42,7 +46,13 @@ pub fn run(args: &Args) -> Outcome {
     options.series.clone_from(&args.series);
     options.accept.clone_from(&args.accept);
     let image = read_image_with(&args.input, &options)?;
-    let written = if args.label { WriteOptions::label() } else { WriteOptions::default() };
+    let mut written = if args.label { WriteOptions::label() } else { WriteOptions::default() };
+    for given in &args.segments {
+        let segment =
+            given.split_once('=').and_then(|(label, name)| Some(Segment::new(label.trim().parse().ok()?, name)));
+        let wrong = || Failure::new(format!("--segment {given}: expected LABEL=NAME, as in 1=liver"));
+        written.segments.push(segment.ok_or_else(wrong)?);
+    }
     write_image(&args.output, &image, &written)?;
     let [x, y, z] = image.shape();
     let [a, b, c] = image.spacing();

@@ -42,6 +42,7 @@ mod stored;
 pub mod tiny;
 mod transform;
 pub mod transforms;
+mod volume_files;
 mod workers;
 pub mod writers;
 

@@ -1,4 +1,4 @@
-//! Writes an image in the format of the file's suffix: NIfTI, PNG, NPY.
+//! Writes an image in the format of the file's suffix: NIfTI, NRRD, MetaImage, PNG, NPY.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -8,7 +8,7 @@ use derive_setters::Setters;
 use npyz::WriterBuilder;
 
 use crate::nifti::NiftiError;
-use crate::{Image, NiftiOptions, write_nifti};
+use crate::{Image, NiftiOptions, volume_files, write_nifti};
 
 /// Options of writing an image.
 #[derive(Clone, Debug, Default, Setters)]
@@ -19,12 +19,33 @@ pub struct WriteOptions {
     pub nifti: NiftiOptions,
     /// PNG: multiply by this first; 255 for values from 0 to 1, as MONAI's `PILWriter(scale=255)`.
     pub scale: Option<f32>,
+    /// `.seg.nrrd`: names and colours of labels; others are called `Segment_1` and so on.
+    #[setters(skip)]
+    pub segments: Vec<Segment>,
+}
+
+/// A label of a segmentation of 3D Slicer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its value.
+    pub label: u32,
+    /// Its name.
+    pub name: String,
+    /// Red, green, blue.
+    pub colour: [u8; 3],
+}
+
+impl Segment {
+    /// A label with a colour that differs from its neighbours'.
+    pub fn new(label: u32, name: impl Into<String>) -> Self {
+        Segment { label, name: name.into(), colour: volume_files::usual_colour(label) }
+    }
 }
 
 impl WriteOptions {
     /// For a label map: whole numbers, not scaled.
     pub fn label() -> Self {
-        WriteOptions { nifti: NiftiOptions::label(), scale: None }
+        WriteOptions { nifti: NiftiOptions::label(), ..WriteOptions::default() }
     }
 }
 
@@ -54,12 +75,14 @@ pub enum WriteError {
 }
 
 /// The suffixes of supported formats.
-pub const SUFFIXES: [&str; 4] = [".nii", ".nii.gz", ".png", ".npy"];
+pub const SUFFIXES: [&str; 6] = [".nii", ".nii.gz", ".nrrd", ".mha", ".png", ".npy"];
 
 /// Writes an image; the suffix determines the format. The file appears under its name only when it
 /// is complete.
 ///
-/// NIfTI as [`write_nifti`]. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8
+/// NIfTI as [`write_nifti`]. NRRD and MetaImage in LPS, packed, in the type of
+/// [`WriteOptions::nifti`]: whole numbers of 8, 16 and 32 bits, else f32; `.seg.nrrd` as 3D Slicer's
+/// segmentations, with a name and a colour for each label. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8
 /// bits where all values fit, else 16; they must be whole numbers from 0 to 65535 after scaling
 /// (rounded). NPY: f32, `[C, X, Y, Z]` (without `Z` where the image is 2-D).
 ///
@@ -72,7 +95,13 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
         return Ok(write_nifti(path, image, options.nifti.clone())?);
     }
     let format = |what: String| WriteError::Format { path: path.to_owned(), what };
-    if name.ends_with(".png") {
+    if name.ends_with(".nrrd") || name.ends_with(".mha") {
+        let encoded = volume_files::encode(image, options.nifti.data_type).map_err(format)?;
+        whole(path, |file| match name.ends_with(".mha") {
+            true => volume_files::metaimage(image, &encoded, file),
+            false => volume_files::nrrd(image, &encoded, options, name.ends_with(".seg.nrrd"), file),
+        })
+    } else if name.ends_with(".png") {
         let picture = picture(image, options.scale).map_err(format)?;
         whole(path, |file| picture.write_to(file, image::ImageFormat::Png).map_err(std::io::Error::other))
     } else if name.ends_with(".npy") {

@@ -30,11 +30,14 @@
 
 mod dicom;
 mod dicom_regions;
+mod metaimage;
 mod nifti;
 mod npy;
+mod nrrd;
 mod of_plugin;
 mod parts;
 mod raster;
+mod stored;
 mod tiff;
 
 use std::collections::BTreeMap;
@@ -48,8 +51,10 @@ use serde::{Deserialize, Serialize};
 
 pub use dicom::DicomReader;
 pub(crate) use dicom::accepted;
+pub use metaimage::MetaImageReader;
 pub use nifti::NiftiReader;
 pub use npy::NumpyReader;
+pub use nrrd::NrrdReader;
 pub use parts::{check_grids, read_parts};
 pub use raster::RasterReader;
 pub(crate) use tiff::region as slide_region;

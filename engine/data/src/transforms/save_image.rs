@@ -117,7 +117,7 @@ impl Transform for SaveImage {
 
     fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let nifti = self.output_dtype.map_or_else(NiftiOptions::image, |t| NiftiOptions::image().data_type(t));
-        let options = WriteOptions { nifti, scale: self.scale };
+        let options = WriteOptions { nifti, scale: self.scale, ..WriteOptions::default() };
         for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
             let image = sample.image(key).map_err(|e| e.at(key))?;
             let path = self.path_of(image, &sample.case);

@@ -196,7 +196,8 @@ fn layout_of(given: &Path, recipe: &Recipe) -> Option<Box<dyn Layout>> {
 const UNNAMED: &str = "image";
 
 /// Ends of files that hold an image by themselves.
-const IMAGES: &[&str] = &["nii.gz", "nii", "hdr", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
+const IMAGES: &[&str] =
+    &["nii.gz", "nii", "hdr", "nrrd", "nhdr", "mha", "mhd", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
 
 /// The images that a command-line argument names: those of a folder, without the results of
 /// `predict` among them, unless its files are the slices of one.
