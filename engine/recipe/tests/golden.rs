@@ -142,3 +142,19 @@ fn resampling_is_that_of_totalsegmentator() {
     }
     assert!(replayed >= 2, "{replayed} cases");
 }
+
+/// A run that was exported, as nnunetv2 2.8.1 loaded it and predicted with it.
+#[test]
+fn an_exported_run_predicts_as_in_nnunet() {
+    use hearth_recipe::nnunet::{NnunetOptions, NnunetPredictor};
+
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/nnunet/exported");
+    let opened = NnunetPredictor::open(&folder.join("model"), &NnunetOptions::default());
+    let predictor = opened.unwrap_or_else(|error| panic!("{error}"));
+    let case = predictor.cases(&folder.join("input")).expect("a case").remove(0);
+    let found = predictor.predict(&case, None).expect("labels");
+    let (_, expected) = hearth_data::nifti::read_nifti_values(folder.join("expected/ball_1.nii.gz")).expect("labels");
+    assert_eq!(found.labels.data.len(), expected.len());
+    let wrong = found.labels.data.iter().zip(expected).filter(|(a, b)| f32::from(**a) != *b).count();
+    assert!(wrong <= 2, "{wrong} labels differ");
+}
