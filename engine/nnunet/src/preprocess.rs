@@ -162,6 +162,11 @@ pub fn prepare(
     previous: Option<(&Volume<u16>, &[u16])>,
 ) -> Result<Prepared> {
     let how = Preprocessing::of(plans, configuration);
+    if let Some((labels, _)) = previous.filter(|(labels, _)| labels.shape != image.shape) {
+        let what =
+            format!("the labels of the previous stage have {:?} voxels, the image {:?}", labels.shape, image.shape);
+        return Err(NnunetError::case(what));
+    }
     let (mut prepared, labels) = how.run(image, spacing, previous.map(|(labels, _)| labels))?;
     if let (Some(labels), Some((_, foreground))) = (labels, previous) {
         for label in foreground {
