@@ -194,7 +194,10 @@ impl Command {
         match self.ranks() {
             // Ranks that are threads share a pool to which none of them belongs.
             Some(ranks) => ranks.alone(),
-            None => matches!(self, Command::Demo(_) | Command::LrFind(_) | Command::Profile(_) | Command::Metrics(_)),
+            None => matches!(
+                self,
+                Command::Demo(_) | Command::LrFind(_) | Command::Memory(_) | Command::Metrics(_) | Command::Profile(_)
+            ),
         }
     }
 

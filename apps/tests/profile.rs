@@ -166,7 +166,11 @@ fn a_run_with_a_profiler_has_a_report() {
     let html = fs::read_to_string(&volumes).expect("a page");
     assert!(html.contains("class=\"viewer\"") && html.contains("data-name=\"label\""), "{}", html.len());
     assert!(html.contains("data-window=\"-57,164\""), "the window of the recipe's ScaleIntensityRange");
-    fail(&["report", &text(&run), "--viewer", "spleen_99", "-o", &text(&page)], 1, &["unknown case \"spleen_99\""]);
+    fail(
+        &["report", &text(&run), "--viewer", "spleen_99", "-o", &text(&dir.path().join("nobody.html"))],
+        1,
+        &["unknown case \"spleen_99\""],
+    );
     fail(&["report", &text(&run), "-o", &text(&page)], 1, &["page.html exists"]);
     fail(&["report", &data, "-o", &text(&dir.path().join("none.html"))], 1, &["data"]);
 }

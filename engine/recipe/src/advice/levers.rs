@@ -174,6 +174,13 @@ pub fn handlers(recipe: &Recipe, facts: &Facts) -> Option<Finding> {
     let line = format!("every_epochs = {after}        # in the options of the plugin checkpoint");
     let mut plugins = recipe.plugins.clone();
     plugins[place].options.insert("every_epochs".to_owned(), after.into());
+    // What a recipe fills in follows its other keys, which may change after this one.
+    let filled_in = toml::Value::Integer(recipe.training.val_interval.try_into().unwrap_or(i64::MAX));
+    for plugin in plugins.iter_mut().filter(|plugin| plugin.name == "validation") {
+        if plugin.options.get("interval") == Some(&filled_in) {
+            plugin.options.remove("interval");
+        }
+    }
     let sets = vec![format!("plugins={}", toml::Value::try_from(plugins).ok()?)];
     Some(Finding {
         lever: "write checkpoints less often",

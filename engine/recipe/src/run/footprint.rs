@@ -194,7 +194,9 @@ pub fn footprint(document: &Document, sizes: &Sizes<'_>) -> Outcome<Footprint> {
     };
     let small = Some(reduced(patch)).filter(|small| *small != patch && suits(*small)).unwrap_or(patch);
     drop((network, discriminator));
-    let in_step = samples.len() * plan.recipe.training.batch_size;
+    // A data set may have fewer cases than a batch would hold.
+    let batched = cases.as_ref().map_or(usize::MAX, |cases| cases.training.len());
+    let in_step = samples.len() * plan.recipe.training.batch_size.min(batched);
     let crop = if small == patch { whole.clone() } else { narrowed(whole, small)? };
     drop(samples);
     let shape = sizes.volume.or(caches.as_ref().and_then(|caches| caches.volume));

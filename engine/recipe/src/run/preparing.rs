@@ -88,7 +88,8 @@ pub(super) struct BatchMemory {
 /// `None` where there is none.
 pub(super) fn first_case(plan: &Plan, cases: &Cases) -> Outcome<Option<DataLoader>> {
     let Some(first) = cases.training.first() else { return Ok(None) };
-    let (all, size) = (cases.training.len(), plan.recipe.training.batch_size);
+    let all = cases.training.len();
+    let size = plan.recipe.training.batch_size.min(all);
     let rate = if plan.recipe.data.cache.kept(all) == all { 1.0 } else { 0.0 };
     let options = CacheOptions::default().rate(rate);
     loader(plan, CacheDataset::new(vec![first.clone(); size], plan.training.clone(), options)?).map(Some)
