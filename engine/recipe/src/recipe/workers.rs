@@ -9,7 +9,6 @@ const MOST: i64 = 1024;
 
 /// Fails where a number of threads is one that no machine starts.
 pub(super) fn check(document: &Document, data: &Data) -> Result<(), Fault> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let of_cache = ["workers", "replace_workers"].map(|key| {
         let count = data.cache.node().get(key).and_then(|node| node.to_toml().as_integer());
         (format!("data.cache.{key}"), count.unwrap_or(0))
