@@ -16,8 +16,7 @@ pub(super) fn check(document: &Document, data: &Data) -> Result<(), Fault> {
     let of_loader = ("data.workers".to_owned(), i64::try_from(data.workers).unwrap_or(i64::MAX));
     for (key, count) in of_cache.into_iter().chain([of_loader]) {
         if count > MOST {
-            let message =
-                format!("{count} threads are too many: give at most {MOST}; this process has {threads} cores");
+            let message = format!("{count} threads are too many: give at most {MOST}");
             return Err(document.fault(&key, message));
         }
     }
