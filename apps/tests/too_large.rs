@@ -110,7 +110,7 @@ fn networks_that_cannot_fit_are_refused_by_describe_and_convert() {
         ("num_res_units=100000", "lower `num_res_units`"),
         ("kernel_size=1001", "lower `kernel_size`"),
     ] {
-        let changes = ["--config", "strides=[2]", "--config", config];
+        let changes = ["--config", "strides=[2]", "--config", "channels=[4,8]", "--config", config];
         at_once(&[&["models", "describe", "UNet"][..], &changes].concat(), &[word]);
         at_once(&[&["convert", &weights, &out, "--network", "UNet"][..], &changes].concat(), &[word]);
     }

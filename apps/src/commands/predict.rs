@@ -271,7 +271,8 @@ fn list_failed(out: &Path, command: &str, outputs: &Outputs, failed: &[(usize, S
     if failed.is_empty() {
         return Ok(remove_result(&path)?);
     }
-    let rows = failed.iter().map(|(_, name, why)| csv([name.clone(), why.clone()]) + "\n");
+    let line = |why: &str| why.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    let rows = failed.iter().map(|(_, name, why)| csv([name.clone(), line(why)]) + "\n");
     outputs.write(&path, "image,why\n".to_owned() + &rows.collect::<String>())?;
     note!("{} lists the images that failed", path.display());
     Ok(())

@@ -342,3 +342,15 @@ fn an_image_without_room_is_refused_by_its_figures() {
         assert!(error.contains("large.npy") && error.contains("67.1 GiB") && error.contains("left of"), "{error}");
     }
 }
+
+#[test]
+fn a_picture_that_promises_more_pixels_than_its_bytes_hold_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("large.png");
+    // 100,000 by 100,000 pixels of one byte, of which there are none.
+    let header = [0, 1, 0x86, 0xa0, 0, 1, 0x86, 0xa0, 8, 0, 0, 0, 0];
+    let parts = [b"\x89PNG\r\n\x1a\n".to_vec(), chunk(b"IHDR", &header), chunk(b"IDAT", &[]), chunk(b"IEND", &[])];
+    std::fs::write(&path, parts.concat()).expect("written");
+    let error = error(&path);
+    assert!(error.contains("large.png"), "{error}");
+}

@@ -27,8 +27,7 @@ const MIB: usize = 1 << 20;
 const KINDS: [Kind; 12] = [
     Kind { name: "nifti", read: hearth_fuzz::nifti, fixed: MIB, each: 1032 * 9 },
     Kind { name: "npy", read: hearth_fuzz::npy, fixed: MIB, each: 1032 * 9 },
-    // Pixels of a palette or a run.
-    Kind { name: "raster", read: hearth_fuzz::raster, fixed: 512 * MIB, each: 1032 * 13 },
+    Kind { name: "raster", read: hearth_fuzz::raster, fixed: 8 * MIB, each: 1032 * 13 },
     Kind { name: "dicom", read: hearth_fuzz::dicom, fixed: 512 * MIB, each: 1032 * 9 },
     Kind { name: "tiff", read: hearth_fuzz::tiff, fixed: 256 * MIB, each: 1032 * 9 },
     // A tree of JSON takes some hundred bytes for each of its values.

@@ -7,6 +7,9 @@ use crate::{Image, Meta, affine, host_device};
 
 /// The most bytes that a picture may unpack to.
 const MAX_BYTES: u64 = 4 << 30;
+/// The most bytes of pixels that a byte of a file stands for: that of deflate. JPEG has at least a bit
+/// for a block, a run of BMP two bytes for 255 pixels.
+const MOST_PACKED: u64 = 1032;
 /// The largest width or height.
 const MAX_SIDE: u32 = 1 << 17;
 
@@ -47,6 +50,11 @@ impl Reader for RasterReader {
         reader.limits(limits);
         let decoder = reader.into_decoder().map_err(|e| ReadError::new(path, e))?;
         let (width, height) = decoder.dimensions();
+        let length = std::fs::metadata(path).map_err(|e| ReadError::new(path, e))?.len();
+        if decoder.total_bytes() > length.saturating_mul(MOST_PACKED).max(MOST_PACKED * 64) {
+            let what = format!("the file is damaged: {width} x {height} pixels cannot be in {length} bytes");
+            return Err(ReadError::new(path, what));
+        }
         let values = u64::from(width) * u64::from(height) * u64::from(decoder.color_type().channel_count());
         // The file's values, the same in f32, and those in another order.
         check_room(decoder.total_bytes().saturating_add(2 * 4 * values)).map_err(|what| ReadError::new(path, what))?;

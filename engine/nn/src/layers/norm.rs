@@ -62,12 +62,13 @@ impl BatchNorm {
     /// A batch norm with scale 1, offset 0, running mean 0 and running variance 1.
     pub fn new(scope: &Scope, channels: usize, eps: f64, momentum: f64, affine: bool) -> Self {
         let device = scope.device().clone().inner();
-        scope.count("running_mean", &[2, channels]);
+        // Mean and variance; of a network that is rehearsed they have no values.
+        let kept = if scope.count("running_mean", &[2, channels]) { 1 } else { channels };
         BatchNorm {
             weight: affine.then(|| scope.draw("weight", [channels], scope.init().scales())),
             bias: affine.then(|| scope.constant([channels], 0.0)),
-            running_mean: Buffer::new(Tensor::zeros([channels], &device)),
-            running_var: Buffer::new(Tensor::ones([channels], &device)),
+            running_mean: Buffer::new(Tensor::zeros([kept], &device)),
+            running_var: Buffer::new(Tensor::ones([kept], &device)),
             num_batches_tracked: Counter::new(&device),
             training: Param::from_bool(true),
             eps,

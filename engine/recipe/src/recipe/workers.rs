@@ -9,7 +9,6 @@ const MOST: i64 = 1024;
 
 /// Fails where a number of threads is one that no machine starts.
 pub(super) fn check(document: &Document, data: &Data) -> Result<(), Fault> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let of_cache = ["workers", "replace_workers"].map(|key| {
         let count = data.cache.node().get(key).and_then(|node| node.to_toml().as_integer());
         (format!("data.cache.{key}"), count.unwrap_or(0))
@@ -17,8 +16,7 @@ pub(super) fn check(document: &Document, data: &Data) -> Result<(), Fault> {
     let of_loader = ("data.workers".to_owned(), i64::try_from(data.workers).unwrap_or(i64::MAX));
     for (key, count) in of_cache.into_iter().chain([of_loader]) {
         if count > MOST {
-            let message =
-                format!("{count} threads are too many: give at most {MOST}; this process has {threads} cores");
+            let message = format!("{count} threads are too many: give at most {MOST}");
             return Err(document.fault(&key, message));
         }
     }
