@@ -146,13 +146,16 @@ higher_is_better = false
             .find(|p| p.extension().is_some_and(|x| x == "gz"))
             .unwrap(),
     );
+    let label = image.replace("imagesTr", "labelsTr");
     let sheet = text(&folder.path().join("sheet.png"));
-    let preview = ["data", "preview", &recipe, "--image", &image, "--out", &sheet];
+    let preview = ["data", "preview", &recipe, "--image", &image, "--label", &label, "--out", &sheet];
     let installed = hearth().env("HEARTH_PLUGIN_PATH", &library).args(preview).output().unwrap();
     assert!(installed.status.success(), "{}", errors(&installed));
     let predicted = text(&folder.path().join("predicted"));
-    let predict = ["predict", &out, "--input", &image, "--output", &predicted];
+    let predict = ["predict", &out, "-i", &image, "--out", &predicted];
     fail(&predict, 1, &["parts", "no plugin"]);
+    let installed = hearth().env("HEARTH_PLUGIN_PATH", &library).args(predict).output().unwrap();
+    assert!(installed.status.success(), "{}", errors(&installed));
     let list = succeed(&["plugin", "list", "--plugin", &library]);
     assert!(list.contains("parts 0.2.0") && list.contains("adds to recipes"), "{list}");
 
@@ -197,7 +200,8 @@ fn a_reader_of_a_plugin() {
     let numbers = folder.path().join("numbers.txt");
     fs::write(&numbers, "1 2 3 4 5 6 7 8").unwrap();
     let sheet = text(&folder.path().join("sheet.png"));
-    let preview = ["data", "preview", &text(&recipe), "--image", &text(&numbers), "--out", &sheet, "--steps"];
+    let preview =
+        ["data", "preview", &text(&recipe), "--image", &text(&numbers), "--out", &sheet, "--steps", "--overwrite"];
     let read = hearth().env("HEARTH_PLUGIN_PATH", &library).args(preview).output().unwrap();
     assert!(read.status.success(), "{}", errors(&read));
     fs::write(&numbers, "none").unwrap();

@@ -235,7 +235,9 @@ def option(name, kind, default, help, required=False):
 
 
 def when(event, every=0, after=0, before=0, once=(), custom=False):
-    """An event, and when the handler is called for it."""
+    """An event, and when the handler is called for it. 0 leaves a filter out."""
+    if min([every, after, before, *once]) < 0:
+        raise ValueError(f"a filter of {event} is negative")
     counts = (c_uint64 * len(once))(*once)
     return _When(ctypes.sizeof(_When), event.encode(), every, after, before, counts, len(counts), int(custom))
 

@@ -5,13 +5,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use abi_stable::library::{AbiHeaderRef, LibraryError};
+use abi_stable::StableAbi;
+use abi_stable::abi_stability::abi_checking::check_layout_compatibility;
+use abi_stable::library::{AbiHeaderRef, LibHeader};
 use abi_stable::std_types::{RStr, RString};
 use hearth_engine::Handler;
 use hearth_plugin::__private::receive_fault;
 use hearth_plugin::OptionInfo;
 use hearth_plugin::abi::{AbiOption, Linked, PluginRoot_Ref};
-use hearth_plugin::identity::{self, IDENTITY_SYMBOL, LOADER_SYMBOL, LOADER_VERSION, ROOT_SYMBOL};
+use hearth_plugin::identity::{self, ABI_HASH, IDENTITY_SYMBOL, LOADER_SYMBOL, LOADER_VERSION, ROOT_SYMBOL};
 use hearth_registry::Fault;
 use hearth_registry::component::{Component, ComponentKind};
 use libloading::Library;
@@ -102,7 +104,8 @@ pub fn load(path: &Path) -> Result<Plugin, PluginError> {
     let root = header
         .map_err(|e| open_error(reason(&e)))?
         .upgrade()
-        .and_then(|header| header.init_root_module::<PluginRoot_Ref>())
+        .map_err(|error| error.to_string())
+        .and_then(|header| if identity.abi_hash == ABI_HASH { root_of(header) } else { root_of_older(header) })
         .map_err(|error| layout_error(&identity, path, &error))?;
 
     let plugin = Plugin::new(Some(path.to_owned()), identity, Root::Rust(root))?;
@@ -125,8 +128,27 @@ fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// The functions of a plugin of this version of the interface, every layout of which is compared.
+fn root_of(header: &LibHeader) -> Result<PluginRoot_Ref, String> {
+    header.init_root_module::<PluginRoot_Ref>().map_err(|error| error.to_string())
+}
+
+/// The functions of a plugin of an older version, which has fewer methods and fewer functions. abi_stable
+/// accepts what has more than is expected; so it is asked whether this host has all that the plugin
+/// expects, instead of the reverse. What the plugin lacks is `None` where this host looks for it.
+fn root_of_older(header: &LibHeader) -> Result<PluginRoot_Ref, String> {
+    let expected = header.layout().ok_or("it has no description of its interface")?;
+    let here = <PluginRoot_Ref as StableAbi>::LAYOUT;
+    check_layout_compatibility(expected, here).map_err(|error| error.to_string())?;
+    // SAFETY: the check above has compared every layout that the plugin uses with that of this host. They
+    // differ in the number of methods and functions alone, of which this host has more; an access to one
+    // of the root module that the plugin lacks looks at the number that the plugin says it has.
+    let root = unsafe { header.init_root_module_with_unchecked_layout::<PluginRoot_Ref>() };
+    root.map_err(|error| error.to_string())
+}
+
 /// abi_stable explains a layout at great length: that goes to the debug log.
-fn layout_error(identity: &Identity, path: &Path, error: &LibraryError) -> PluginError {
+fn layout_error(identity: &Identity, path: &Path, error: &str) -> PluginError {
     tracing::debug!("{error}");
     identity.mismatch(path, "the layout of its interface differs from this host's".to_owned())
 }

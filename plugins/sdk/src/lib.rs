@@ -48,6 +48,8 @@
 //! `cargo build --release` makes the library, and `hearth plugin check PATH` tries it.
 //! `hearth plugin new NAME` writes all of it. Burn is not built.
 //!
+//! A plugin may also add transforms, metrics and readers to recipes: [component].
+//!
 //! # How a plugin is used
 //!
 //! A host reads the plugin's [identity] from the file, before any of its code runs, and refuses one

@@ -165,7 +165,7 @@ fn a_probe_gets_what_the_host_has() {
     assert_eq!(toy.notes[expected.len() + 1..][..rest.len()], rest);
     assert!(toy.notes.iter().any(|note| note == "checkpoint /tmp/c mine Some(2)"), "{:?}", toy.notes);
     assert_eq!(toy.tensors["doubled"].to_f32().expect("numbers"), [2.0, 5.0]);
-    assert_eq!((toy.rate, engine.state().metrics["dice"]), (Some(0.25), 0.75));
+    assert_eq!((toy.rate, engine.state().metrics["dice"]), (Some(0.25), 0.5));
     assert_eq!(engine.state().scalars["curve"].value, 2.5);
     let saved = toy.snapshots[0].handlers.values().next().expect("a state").clone();
     assert_eq!(saved, "saved:Köln".as_bytes());
@@ -239,7 +239,7 @@ fn each_mismatch_says_whose_fault_and_how_it_is_mended() {
         [("#include \"hearth_plugin.h\"", "#include \"hearth_plugin.h\"\n#undef HEARTH_ABI\n#define HEARTH_ABI 0")];
     refused(&older, &["too old", "hearth plugin update && make"]);
     refused(&[("SIZE", "16")], &["16 bytes", "a fault of the plugin", ".size = sizeof(hearth_plugin)"]);
-    refused(&[("RESULT", "0")], &["`hearth_plugin_main` returned 0 and did not say why"]);
+    refused(&[("RESULT", "plugin.size ? 0 : &plugin")], &["`hearth_plugin_main` returned 0 and did not say why"]);
     refused(
         &[
             ("hearth_plugin_main(const hearth_call *call) {", "other(const hearth_call *call) {"),

@@ -1,6 +1,8 @@
 //! A loaded handler in a real engine is like one that is linked in.
 
-use hearth_engine::{Engine, Event, HostTensor, RunEnd};
+use std::sync::{Arc, Mutex};
+
+use hearth_engine::{Attachment, Engine, Event, HostTensor, RunEnd};
 use hearth_plugin_host::load;
 
 use crate::toy::Toy;
@@ -17,6 +19,16 @@ fn everything_a_handler_can_ask_for_crosses() {
     );
     let sampled = engine.register_event("sampled", None).expect("a new event");
     engine.add_boxed(handler).expect("a valid handler");
+    let attached = Arc::new(Mutex::new(Vec::new()));
+    let list = attached.clone();
+    engine.on_attach(Box::new(move |handler, name, attachment| {
+        let what = match attachment {
+            Attachment::File(content) => format!("{} bytes", content.len()),
+            Attachment::Image(image) => format!("{:?} {:?} {} bytes", image.shape, image.dtype, image.bytes.len()),
+        };
+        list.lock().expect("no panic").push(format!("{handler} {name} {what}"));
+        Ok(())
+    }));
     let mut toy = Toy::trainer(3);
     toy.dice = vec![0.25, 0.75];
     toy.custom = Some(sampled);
@@ -47,9 +59,14 @@ fn everything_a_handler_can_ask_for_crosses() {
             "Info: ages [[61.5], []] and [], sites [\"Köln\", \"\"]",
             "Warn: `weight` is not offered here, `ward` is not offered here, there are no gradients now",
             "Info: conv.weight 27 0.25 0.5 -1 1.5 2; conv.bias 27 NaN 0.5 -1 1.5 2",
+            "Info: None Some([1]), a key has 1 to 200 bytes, not 0",
+            "Info: an attachment has a name of letters, digits, `-`, `_` and `.`, in folders or not (`slices/epoch_1`), \
+             not \"../up\"",
         ],
     ];
     assert_eq!(notes, expected.concat());
+    assert_eq!(*attached.lock().expect("no panic"), ["good notes.txt 4 bytes", "good picture [1, 2] F32 8 bytes"]);
+    assert_eq!(engine.snapshot().store["good"]["count"], [1]);
 }
 
 #[test]
