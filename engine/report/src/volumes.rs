@@ -176,6 +176,13 @@ mod tests {
     use flate2::read::GzDecoder;
     use std::io::Read;
 
+    /// What no packing makes smaller (the end of SplitMix64).
+    fn noise(at: u64) -> u64 {
+        let x = (at ^ (at >> 30)).wrapping_add(1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
     fn volume(size: [usize; 3]) -> Volume {
         let count = size.iter().product::<usize>();
         Volume {
@@ -183,7 +190,7 @@ mod tests {
             case: "a".into(),
             size,
             spacing: [1.0, 1.0, 3.0],
-            values: (0..count).map(|at| ((at * 7919) % 1000) as f32 - 200.0).collect(),
+            values: (0..count as u64).map(|at| (noise(at) % 1000) as f32 - 200.0).collect(),
             window: [-200.0, 300.0],
             layers: vec![("label".into(), (0..count).map(|at| u8::from(at % 50 > 25)).collect())],
             classes: vec!["background".into(), "spleen".into()],
