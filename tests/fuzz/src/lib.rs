@@ -92,6 +92,16 @@ pub fn npy(bytes: &[u8]) {
     });
 }
 
+/// NRRD.
+pub fn nrrd(bytes: &[u8]) {
+    with_file("x.nrrd", bytes, |path| drop(hearth_data::read_image(path)));
+}
+
+/// MetaImage.
+pub fn metaimage(bytes: &[u8]) {
+    with_file("x.mha", bytes, |path| drop(hearth_data::read_image(path)));
+}
+
 /// The list of a Decathlon data set.
 pub fn dataset_json(bytes: &[u8]) {
     with_file("dataset.json", bytes, |path| {

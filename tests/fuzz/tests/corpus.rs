@@ -28,6 +28,16 @@ fn npy() {
 }
 
 #[test]
+fn nrrd() {
+    replay("nrrd", hearth_fuzz::nrrd);
+}
+
+#[test]
+fn metaimage() {
+    replay("metaimage", hearth_fuzz::metaimage);
+}
+
+#[test]
 fn dataset_json() {
     replay("dataset_json", hearth_fuzz::dataset_json);
 }

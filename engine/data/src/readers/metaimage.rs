@@ -53,8 +53,7 @@ impl Reader for MetaImageReader {
         let mut file = BufReader::new(File::open(&data).map_err(|error| ReadError::new(&data, error))?);
         if skip < 0 {
             let length = file.get_ref().metadata().map_err(error)?.len();
-            let bytes = stored.shape.iter().product::<usize>().saturating_mul(stored.channels) * stored.number.size();
-            file.seek(SeekFrom::Start(length.saturating_sub(bytes as u64))).map_err(error)?;
+            file.seek(SeekFrom::Start(length.saturating_sub(stored.bytes()))).map_err(error)?;
         } else {
             file.seek(SeekFrom::Start(skip as u64)).map_err(error)?;
         }

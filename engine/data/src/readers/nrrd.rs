@@ -58,8 +58,7 @@ impl Reader for NrrdReader {
         }
         if bytes == -1 {
             let length = file.get_ref().metadata().map_err(error)?.len();
-            let size = stored.shape.iter().product::<usize>().saturating_mul(stored.channels * stored.number.size());
-            file.seek(SeekFrom::Start(length.saturating_sub(size as u64))).map_err(error)?;
+            file.seek(SeekFrom::Start(length.saturating_sub(stored.bytes()))).map_err(error)?;
         } else if bytes > 0 && stored.packing == Packing::Raw {
             file.seek_relative(bytes).map_err(error)?;
         } else if bytes > 0 {

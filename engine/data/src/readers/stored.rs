@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::ReadError;
+use super::{ReadError, check_room};
 use crate::{Affine, Image, Meta, host_device};
 
 /// The most values of an image.
@@ -104,6 +104,12 @@ pub(super) struct Stored {
 }
 
 impl Stored {
+    /// Bytes of the voxels, unpacked.
+    pub fn bytes(&self) -> u64 {
+        let sizes = self.shape.iter().chain([&self.channels]);
+        sizes.fold(self.number.size() as u64, |bytes, length| bytes.saturating_mul(*length as u64))
+    }
+
     /// The values that follow the header, onto the CPU.
     pub fn image(self, data: impl Read, path: &Path) -> Result<Image, ReadError> {
         let wrong = |what: String| ReadError::new(path, what);
@@ -112,6 +118,8 @@ impl Stored {
         let count = count.filter(|count| (1..=MAX_VALUES).contains(count)).ok_or_else(|| {
             wrong(format!("{:?} voxels of {} channels; expected 1 to 2^33 values", self.shape, self.channels))
         })?;
+        // The bytes, their numbers, and those in the order of an image.
+        check_room(self.bytes().saturating_add(count as u64 * 8)).map_err(wrong)?;
         let values = match self.packing {
             Packing::Raw => self.numbers(data, count),
             Packing::Gzip => self.numbers(flate2::read::MultiGzDecoder::new(data), count),
