@@ -40,6 +40,7 @@ mod plugin_sets;
 pub mod post;
 mod profile_steps;
 mod schema;
+mod steps;
 mod tta;
 mod workers;
 

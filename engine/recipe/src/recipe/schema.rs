@@ -29,6 +29,7 @@ use super::metric::Metric;
 use super::output::{Output, TaskEntry};
 use super::plugin_entry::PluginEntry;
 use super::profile_steps::ProfileSteps;
+use super::steps;
 use super::tta::Tta;
 use super::workers;
 
@@ -435,39 +436,7 @@ impl Recipe {
         )?;
         self.metric.check(document, &*self.learns(), self.labels.len())?;
         self.check_handlers(document)?;
-        let mut batch = None;
-        for (index, transform) in self.transforms.iter().enumerate() {
-            let path = format!("transforms.{index}");
-            let only = transform.get("only").map(|only| only.as_str().unwrap_or(""));
-            demand(
-                matches!(only, None | Some("train" | "validation")),
-                &format!("{path}.only"),
-                "expected \"train\" or \"validation\"".into(),
-            )?;
-            let whole = match transform.get("batch") {
-                None => false,
-                Some(node) if *node == Node::from(true) => true,
-                Some(node) if *node == Node::from(false) => false,
-                Some(_) => return Err(document.fault(&format!("{path}.batch"), "expected true or false")),
-            };
-            demand(
-                !whole || only != Some("validation"),
-                &format!("{path}.batch"),
-                "only the training chain works on whole batches".into(),
-            )?;
-            demand(
-                whole || batch.is_none() || only == Some("validation"),
-                &path,
-                format!(
-                    "works on single cases, but transforms.{} before it on whole batches: add batch = true, or move it",
-                    batch.unwrap_or_default()
-                ),
-            )?;
-            if whole {
-                batch.get_or_insert(index);
-            }
-        }
-        Ok(())
+        steps::check(document, &self.transforms)
     }
 
     /// Refuses plugins and handlers that cannot be where they are listed.
