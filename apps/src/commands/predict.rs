@@ -251,16 +251,20 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
         outputs.write(&path, table(&trained.plan.recipe, done.rows.iter().map(|(_, row)| row)))?;
         out!("{}", path.display());
     }
-    if is_first(ranks) {
+    // What became of one image is said already, unless an earlier call listed it.
+    if is_first(ranks) && (count > 1 || args.out.join(FAILED).exists()) {
         list_failed(&args.out, command, &outputs, &done.failed)?;
     }
     done.check(ranks, count, "images")
 }
 
+/// The list of the images that failed.
+const FAILED: &str = "failed.csv";
+
 /// Lists all images that failed, and why, for whoever mends them and calls again; without any, the
 /// list of an earlier call goes. A file that something else wrote stays.
 fn list_failed(out: &Path, command: &str, outputs: &Outputs, failed: &[(usize, String, String)]) -> Outcome {
-    let path = out.join("failed.csv");
+    let path = out.join(FAILED);
     let theirs = path.symlink_metadata().is_ok() && !written_by(&path, command);
     if theirs {
         if !failed.is_empty() {

@@ -339,7 +339,7 @@ fn words_that_mean_nothing_are_refused() {
         (r#"{"keys": "image", "zoom": 1.2, "speed": 3}"#, "speed"),
     ] {
         let error = serde_json::from_str::<Zoom>(json).expect_err("refused").to_string();
-        assert!(error.contains(word) || error.contains("one value or a list"), "{error}");
+        assert!(error.contains(word) || error.contains("one value, or a list"), "{error}");
     }
     assert!(serde_json::from_str::<Affine>(r#"{"keys": "image", "rotate_order": "XXY"}"#).is_err());
 }
