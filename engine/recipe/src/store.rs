@@ -437,6 +437,6 @@ mod tests {
         fs::create_dir(dir.path().join("bad")).expect("a folder");
         let text = r#"{"kind": "nnunet", "inner": "../../etc", "source": "", "added": 0, "licences": [], "files": {}}"#;
         fs::write(dir.path().join("bad").join(MANIFEST), text).expect("written");
-        assert!(store.get("bad").expect_err("refused").to_string().contains("out of its folder"));
+        assert!(store.get("bad").expect_err("refused").line().contains("out of its folder"));
     }
 }

@@ -26,6 +26,9 @@ pub struct Ranks {
     /// Whether every batch norm has the statistics of all ranks' batches, and not only those named
     /// `syncbatch`.
     pub sync_batch_norm: bool,
+    /// Whether convolutions round each image as one rank with the whole batch does. Ways to compute
+    /// that are faster for fewer images are then not taken.
+    pub rounds_alike: bool,
     /// How long one rank waits for the others before it ends with an error that names them.
     pub deadline: Duration,
 }
@@ -84,6 +87,7 @@ impl Ranks {
             how: AllReduce::default(),
             bucket_bytes: BUCKET_BYTES,
             sync_batch_norm: false,
+            rounds_alike: false,
             deadline: DEADLINE,
         }
     }

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use super::blocked::{Behind, Source};
 use super::geometry::Geometry;
+use super::winograd::parts;
 use crate::product::{Left, ROWS, Size, WIDTH, product};
 
 /// With more outputs of a channel than this, over all images, packing the weights pays off.
@@ -38,7 +39,7 @@ impl<'a> Few<'a> {
     /// `None` where another algorithm is faster, or the sizes do not fill registers.
     pub fn new(g: &'a Geometry) -> Option<Self> {
         let to: usize = g.output.iter().product();
-        (g.batch * to <= MOST && g.weight_len() >= FEWEST).then(|| Self::fitting(g)).flatten()
+        (g.batch * parts() * to <= MOST && g.weight_len() >= FEWEST).then(|| Self::fitting(g)).flatten()
     }
 
     /// The same, even where it is slower.

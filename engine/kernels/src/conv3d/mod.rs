@@ -30,7 +30,7 @@ use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Tensor, module};
 
 pub use inference::{Channels, NormAct, Then, conv_transpose3d_then, conv3d_then};
-pub use winograd::plain_sums;
+pub use winograd::{as_part_of, plain_sums};
 
 /// Stride, padding, dilation and groups of a convolution; padding is the same at both ends of an
 /// axis.

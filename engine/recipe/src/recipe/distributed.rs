@@ -98,6 +98,7 @@ impl Distributed {
     pub fn apply(&self, mut ranks: Ranks) -> Ranks {
         ranks.how = distributed::AllReduce { wire: self.wire, order: self.order };
         ranks.sync_batch_norm = self.sync_batch_norm;
+        ranks.rounds_alike = self.mode == Mode::Exact;
         ranks.bucket_bytes = (self.bucket_mib * MIB) as usize;
         ranks.deadline = Duration::from_secs_f64(self.deadline);
         ranks

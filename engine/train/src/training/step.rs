@@ -8,6 +8,7 @@ use hearth_engine::{
     BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues,
     Level, Metrics, NamesOf, Snapshot, State, Wants, Workflow, Written, not_offered, trace,
 };
+use hearth_kernels::conv3d::as_part_of;
 use hearth_nn::layers::SyncedNorms;
 use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::Network;
@@ -80,7 +81,7 @@ impl<N: Network> Training<N> {
         let watched = self.learner.watched(self.options.accumulate)?;
         let network = watched.as_ref().map_or_else(|| self.learner.network(), Ok)?;
         network.set_draw(of_rank(state), state.iteration);
-        let forward = || infer_all(&*self.options.inferer, image, network);
+        let forward = || as_part_of(self.parts(), || infer_all(&*self.options.inferer, image, network));
         let outputs = match &self.norms {
             Some(norms) => norms.within(forward),
             None => forward(),
@@ -89,9 +90,16 @@ impl<N: Network> Training<N> {
         outputs.map_err(|e| self.feed.part("the forward pass", e).into())
     }
 
+    /// Of how many parts of a batch that of this rank is to be one, for rounding.
+    fn parts(&self) -> usize {
+        self.options.ranks.as_ref().filter(|ranks| ranks.rounds_alike).map_or(1, |ranks| ranks.world())
+    }
+
     /// What the discriminator computes: its batch norms take part, too.
     fn with_norms<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BoxError>) -> Result<T, BoxError> {
-        let Some(norms) = self.norms.clone() else { return work(self) };
+        let (norms, parts) = (self.norms.clone(), self.parts());
+        let work = |this: &mut Self| as_part_of(parts, || work(this));
+        let Some(norms) = norms else { return work(self) };
         let done = norms.within(|| work(self));
         self.check_norms()?;
         done
@@ -124,7 +132,7 @@ impl<N: Network> Training<N> {
     }
 
     pub fn backward(&self, loss: &Tensor<1>) -> Result<Gradients, BoxError> {
-        let gradients = self.learner.backward(loss, &self.feed)?;
+        let gradients = as_part_of(self.parts(), || self.learner.backward(loss, &self.feed))?;
         self.check_norms()?;
         Ok(gradients)
     }

@@ -87,6 +87,7 @@ fn the_state_arrives_as_the_engine_has_it() {
     let mut toy = Toy::trainer(2);
     toy.tensors.insert("image".to_owned(), HostTensor::from_f32(vec![1], &[f32::NAN]).expect("one value"));
     engine.set_key_metric("dice", hearth_engine::Better::Higher);
+    engine.on_attach(Box::new(|_, _, _| Ok(())));
     engine.run(&mut toy, 4).expect("no error");
     let lines = toy
         .notes
@@ -106,6 +107,7 @@ fn what_a_handler_saves_comes_back() {
     let handler = || plugin.handler(table("word = 'hello'")).expect("valid options");
     let run = |engine: &mut Engine, epochs: u64| {
         engine.register_event("sampled", None).expect("an event");
+        engine.on_attach(Box::new(|_, _, _| Ok(())));
         let mut toy = Toy::trainer(1);
         toy.tensors.insert("image".to_owned(), HostTensor::from_f32(vec![1], &[1.0]).expect("one value"));
         engine.run(&mut toy, epochs).expect("no error");

@@ -37,6 +37,27 @@ pub use weights::weight_gradient;
 thread_local! {
     /// Whether this thread takes the plain sums.
     static PLAIN: Cell<bool> = const { Cell::new(false) };
+    /// Of how many parts this thread's batches are one.
+    static PARTS: Cell<usize> = const { Cell::new(1) };
+}
+
+/// Runs work whose batches, as far as this thread starts convolutions with them, are one of so many
+/// parts of a batch: ways to compute are chosen as for all of it, so that each image is rounded as it
+/// would be there.
+pub fn as_part_of<R>(parts: usize, run: impl FnOnce() -> R) -> R {
+    struct Back(usize);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            PARTS.set(self.0);
+        }
+    }
+    let _back = Back(PARTS.replace(parts.max(1)));
+    run()
+}
+
+/// Of how many parts the thread's batches are one.
+pub fn parts() -> usize {
+    PARTS.get()
 }
 
 /// Runs work whose convolutions, as far as this thread starts them, take the plain sums: their

@@ -166,6 +166,31 @@ fn ends_as_in_the_plain_sum(g: &Geometry) {
 }
 
 #[test]
+fn a_part_of_a_batch_has_the_tiles_of_all_of_it() {
+    let kind = |g: &Geometry| Walk::forward(g).map(|walk| walk.kind);
+    let mut differ = 0;
+    for length in [4, 6, 8, 12, 16] {
+        let size = [length; 3];
+        let (kernel, unit) = ([3; 3], [1; 3]);
+        let of = |batch| Geometry {
+            batch,
+            groups: 1,
+            channels_in: 32,
+            channels_out: 32,
+            input: size,
+            output: size,
+            kernel,
+            stride: unit,
+            padding: unit,
+            dilation: unit,
+        };
+        assert_eq!(super::as_part_of(4, || kind(&of(2))), kind(&of(8)), "{length}");
+        differ += usize::from(kind(&of(2)) != kind(&of(8)));
+    }
+    assert!(differ > 0, "the number of images matters");
+}
+
+#[test]
 fn plain_sums_are_taken_where_they_are_asked_for() {
     let g = &of_fewer_products()[0];
     assert!(super::plain_sums(|| Walk::forward(g)).is_none());

@@ -22,12 +22,8 @@ const SHARING: usize = 2;
 /// The most outputs of a tile's rows times lanes.
 const ROW: usize = 2048;
 
-/// From this number of positions of an image on, transforming the weights pays off.
+/// From this number of positions on, transforming the weights pays off.
 const POSITIONS: usize = 32;
-
-/// Tiles are those that are fastest for this number of images, however many there are: a part of a
-/// batch is rounded as all of it is, so that ranks take the steps of one process.
-const IMAGES: usize = 4;
 
 /// The cost of transforming a weight, in positions: larger tiles transform more weights at fewer
 /// positions.
@@ -119,7 +115,8 @@ impl Walk {
             let [planes, rows] = kind.sides();
             [output[0].div_ceil(planes.outputs), output[1].div_ceil(rows.outputs)]
         };
-        let positions = |kind: Kind| tiles(kind).iter().product::<usize>() * output[2];
+        let images = g.batch * super::parts();
+        let positions = |kind: Kind| images * tiles(kind).iter().product::<usize>() * output[2];
         let gains = |kind: Kind| {
             let products = tiles(kind).iter().product::<usize>() * kind.components();
             output[0] * output[1] * kind.taps() * 2 >= products * least && positions(kind) >= POSITIONS
@@ -127,7 +124,7 @@ impl Walk {
         let kind = Kind::ALL
             .into_iter()
             .filter(|kind| kind.sides().map(|side| side.taps) == [g.kernel[0], g.kernel[1]] && gains(*kind))
-            .min_by_key(|kind| kind.components() * (IMAGES * positions(*kind) + WEIGHT))?;
+            .min_by_key(|kind| kind.components() * (positions(*kind) + WEIGHT))?;
         let most = ROW / lanes.next_multiple_of(WIDTH).min(2 * WIDTH);
         let row = output[2].div_ceil(output[2].div_ceil(most));
         let [planes, rows] = tiles(kind);
