@@ -131,7 +131,7 @@ numbers() { # FOLDER KEY
     sed -n "s/.*\"$2\":\([-0-9.e]*\).*/\1/p" "$1/log.jsonl"
 }
 
-# Whether two runs have the same losses of iterations and Dice of epochs, within 1e-5.
+# Whether two runs have the same losses of iterations and Dice of epochs, within 1e-6.
 same_course() { # FOLDER FOLDER
     local key
     for key in loss mean_dice; do
@@ -139,7 +139,7 @@ same_course() { # FOLDER FOLDER
         paste <(numbers "$1" "$key") <(numbers "$2" "$key") | awk -v key="$key" '
             NF != 2 { print "value " NR " of " key " is missing in one of the runs"; exit 1 }
             { off = $1 > $2 ? $1 - $2 : $2 - $1 }
-            off > 1e-5 { print "value " NR " of " key ": " $1 " and " $2; exit 1 }' ||
+            off > 1e-6 { print "value " NR " of " key ": " $1 " and " $2; exit 1 }' ||
             fail "the ranks do not take the steps of one"
     done
 }
