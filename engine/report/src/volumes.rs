@@ -80,7 +80,7 @@ fn packed(volume: &Volume, room: usize) -> Result<(Embedded, usize), String> {
     let count = volume.size.iter().try_fold(1_usize, |count, side| count.checked_mul(*side)).unwrap_or(0);
     let whole = count > 0 && volume.values.len() == count && volume.layers.iter().all(|(_, map)| map.len() == count);
     let [low, high] = volume.window;
-    if !whole || !(low < high && (high - low).is_finite()) {
+    if !(whole && low < high && (high - low).is_finite()) {
         return Err(format!("it has no voxels of {:?}, its label maps have others, or no window", volume.size));
     }
     let mut factors = [1; 3];

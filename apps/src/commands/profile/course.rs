@@ -74,7 +74,8 @@ impl fmt::Display for Learned {
 /// As a training, and where the recipe validates nothing.
 pub fn learned(args: &Args, document: &Document, epochs: u64) -> Outcome<Learned> {
     let mut found: Option<Learned> = None;
-    let interval = (1..=epochs).find(|interval| epochs % interval == 0 && interval * LOOKS >= epochs).unwrap_or(epochs);
+    let interval =
+        (1..=epochs).find(|interval| epochs.is_multiple_of(*interval) && interval * LOOKS >= epochs).unwrap_or(epochs);
     for seed in SEEDS {
         let mut document = document.clone();
         for set in [
