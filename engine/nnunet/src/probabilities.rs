@@ -144,7 +144,7 @@ pub fn write(path: &Path, probabilities: &Volume) -> Result<()> {
     hearth_files::replace_with(path, write).map_err(|source| NnunetError::Io { path: path.to_owned(), source })
 }
 
-/// Reads probabilities that nnU-Net or [`write`] wrote.
+/// Reads probabilities that nnU-Net or [`write()`] wrote.
 ///
 /// # Errors
 /// A file that is damaged, has no such array, or one that is too large.
