@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hearth_recipe::nnunet::TotalSegmentator;
+use hearth_registry::counted;
 use hearth_train::Ranks;
 use serde_json::{Value, json};
 
@@ -50,7 +51,8 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let opened = prepared(ranks, open(args))?;
     if ranks.is_none_or(|ranks| ranks.rank() == 0) {
         let (models, classes) = (opened.models().count(), opened.names().len());
-        note!("{models} models, {classes} classes, loaded in {}", seconds(start.elapsed().as_secs_f64()));
+        let (models, classes) = (counted(models, "model"), counted(classes, "label"));
+        note!("{models}, {classes}, loaded in {}", seconds(start.elapsed().as_secs_f64()));
     }
     let (outputs, tasks) = prepared(ranks, tasks(args, &opened))?;
     let mut done: Done<()> = Done::default();

@@ -6,51 +6,37 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 
 use crate::Image;
-use crate::nifti::DataType;
+use crate::nifti::{DataType, voxels};
+use crate::readers::swapped;
 use crate::writers::{Segment, WriteOptions};
 
-/// Whole numbers are checked for their range.
+/// Voxels as bytes, and what the formats call their type.
 pub(crate) struct Encoded {
     bytes: Vec<u8>,
     nrrd: &'static str,
     meta: &'static str,
 }
 
-/// The values, x fastest after the channels of a voxel.
+/// The values, x fastest after the channels of a voxel. Whole numbers are checked for their range.
 pub(crate) fn encode(image: &Image, data_type: DataType) -> Result<Encoded, String> {
-    let [channels, nx, ny, nz] = image.data.dims();
-    let values = image.to_vec();
-    let mut ordered = Vec::with_capacity(values.len());
-    for z in 0..nz {
-        for y in 0..ny {
-            for x in 0..nx {
-                ordered.extend((0..channels).map(|c| values[((c * nx + x) * ny + y) * nz + z]));
-            }
-        }
+    let shape @ [channels, nx, ny, nz] = image.data.dims();
+    let mut bytes = voxels::pack(&image.to_vec(), data_type, None, shape)?;
+    if channels > 1 {
+        bytes = swapped(&bytes, channels, nx * ny * nz, data_type.size());
     }
-    macro_rules! whole {
-        ($type:ty, $nrrd:literal, $meta:literal) => {{
-            let mut bytes = Vec::with_capacity(ordered.len() * size_of::<$type>());
-            for value in ordered {
-                let number = value.round_ties_even();
-                if !(<$type>::MIN as f32..=<$type>::MAX as f32).contains(&number) {
-                    return Err(format!("the value {value} does not fit into {}", $nrrd));
-                }
-                bytes.extend((number as $type).to_le_bytes());
-            }
-            Ok(Encoded { bytes, nrrd: $nrrd, meta: $meta })
-        }};
-    }
-    match data_type {
-        DataType::U8 => whole!(u8, "uint8", "MET_UCHAR"),
-        DataType::U16 => whole!(u16, "uint16", "MET_USHORT"),
-        DataType::I16 => whole!(i16, "int16", "MET_SHORT"),
-        DataType::I32 => whole!(i32, "int32", "MET_INT"),
-        _ => {
-            let bytes = ordered.iter().flat_map(|value| value.to_le_bytes()).collect();
-            Ok(Encoded { bytes, nrrd: "float", meta: "MET_FLOAT" })
-        }
-    }
+    let (nrrd, meta) = match data_type {
+        DataType::U8 => ("uint8", "MET_UCHAR"),
+        DataType::I8 => ("int8", "MET_CHAR"),
+        DataType::U16 => ("uint16", "MET_USHORT"),
+        DataType::I16 => ("int16", "MET_SHORT"),
+        DataType::U32 => ("uint32", "MET_UINT"),
+        DataType::I32 => ("int32", "MET_INT"),
+        DataType::U64 => ("uint64", "MET_ULONG_LONG"),
+        DataType::I64 => ("int64", "MET_LONG_LONG"),
+        DataType::F32 => ("float", "MET_FLOAT"),
+        DataType::F64 => ("double", "MET_DOUBLE"),
+    };
+    Ok(Encoded { bytes, nrrd, meta })
 }
 
 /// Columns of the grid and its origin in LPS.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use hearth_nnunet::{DatasetJson, ModelFolder};
+use hearth_plugin_host::user_data;
 use hearth_registry::unknown;
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +112,7 @@ impl ModelStore {
     /// Where none of them is known.
     pub fn open(given: Option<&Path>) -> Outcome<Self> {
         let variable = || std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let root = given.map(Path::to_owned).or_else(variable).or_else(user_folder);
+        let root = given.map(Path::to_owned).or_else(variable).or_else(|| user_data("models"));
         let none = || RecipeError::new(format!("there is no folder for models: set the variable {VARIABLE}"));
         Ok(ModelStore { root: root.ok_or_else(none)? })
     }
@@ -244,19 +245,6 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-/// `hearth/models` in the user's folder of data.
-fn user_folder() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let data = if cfg!(windows) {
-        absolute("APPDATA")
-    } else if cfg!(target_vendor = "apple") {
-        absolute("HOME").map(|home| home.join("Library/Application Support"))
-    } else {
-        absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
-    };
-    data.map(|data| data.join("hearth/models"))
 }
 
 fn check_name(name: &str) -> Outcome {

@@ -67,6 +67,6 @@ pub use load::{Plugin, load, load_linked};
 pub use needs::Need;
 pub use report::{Defaults, Entry, Info, List, Report};
 pub use scaffold::{ScaffoldError, SdkSource, library_file, scaffold, update_sdk};
-pub use search::{Found, Origin, Place, Search, user_folder};
+pub use search::{Found, Origin, Place, Search, user_data, user_folder};
 pub use template::Template;
 pub use vendor::{VendorError, vendor};

@@ -323,10 +323,15 @@ fn is_library_name(name: &str) -> bool {
 /// The user's folder of plugins: `$XDG_DATA_HOME/hearth/plugins` and its equivalents on other
 /// systems.
 pub fn user_folder() -> Option<PathBuf> {
-    user_folder_from(|variable| env::var_os(variable))
+    user_data("plugins")
 }
 
-fn user_folder_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+/// A folder of the user's own data for `hearth`, such as `plugins` or `models`.
+pub fn user_data(name: &str) -> Option<PathBuf> {
+    user_data_from(name, |variable| env::var_os(variable))
+}
+
+fn user_data_from(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     // A relative path would depend on the working folder.
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = if cfg!(windows) {
@@ -336,7 +341,7 @@ fn user_folder_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathB
     } else {
         absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
     };
-    data.map(|data| data.join("hearth/plugins"))
+    data.map(|data| data.join("hearth").join(name))
 }
 
 #[cfg(test)]
@@ -389,7 +394,7 @@ mod tests {
     #[test]
     fn the_user_has_a_folder() {
         let folder = |set: &[(&str, &str)]| {
-            user_folder_from(|name| {
+            user_data_from("plugins", |name| {
                 set.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
             })
         };

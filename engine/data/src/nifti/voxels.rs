@@ -115,7 +115,7 @@ fn transpose<const SIZE: usize>(
 ///
 /// # Errors
 /// Where a value does not fit an integer type.
-pub(super) fn pack(
+pub(crate) fn pack(
     values: &[f32],
     data_type: DataType,
     scaling: Option<(f64, f64)>,

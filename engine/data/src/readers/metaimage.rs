@@ -1,15 +1,12 @@
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
-use super::stored::{Number, Packing, Stored};
+use super::stored::{Packing, Stored, beside, line};
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::Image;
-
-/// The most bytes of a line of the header, and the most lines.
-const MAX_LINE: u64 = 1 << 16;
-const MAX_LINES: usize = 1000;
+use crate::nifti::DataType;
 
 /// MetaImage, ITK's format: `.mha`, or `.mhd` with its voxels in another file of the folder. Two or
 /// three axes, and channels; coordinates are LPS in the file.
@@ -45,12 +42,7 @@ impl Reader for MetaImageReader {
         if local.eq_ignore_ascii_case("LOCAL") {
             return stored.image(file, path);
         }
-        if local.is_empty() || local.contains(['/', '\\', '%']) || local.to_uppercase().starts_with("LIST") {
-            let what = "expected LOCAL, or the name of one file in the same folder";
-            return Err(wrong(format!("ElementDataFile is {local:?}; {what}")));
-        }
-        let data = path.with_file_name(local);
-        let mut file = BufReader::new(File::open(&data).map_err(|error| ReadError::new(&data, error))?);
+        let mut file = beside(path, "ElementDataFile", local)?;
         if skip < 0 {
             let length = file.get_ref().metadata().map_err(error)?.len();
             file.seek(SeekFrom::Start(length.saturating_sub(stored.bytes()))).map_err(error)?;
@@ -65,14 +57,8 @@ hearth_registry::entry!(dyn Reader => MetaImageReader, example: "", build: |_| O
 
 /// The keys up to the one that the voxels follow.
 fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
-    let mut fields = HashMap::new();
-    for _ in 0..MAX_LINES {
-        let mut line = Vec::new();
-        let read = file.take(MAX_LINE).read_until(b'\n', &mut line);
-        if read.map_err(|error| error.to_string())? == 0 {
-            return Err("the header has no ElementDataFile".to_owned());
-        }
-        let text = String::from_utf8_lossy(&line);
+    let (mut fields, mut number) = (HashMap::new(), 0);
+    while let Some(text) = line(file, &mut number)? {
         let Some((key, value)) = text.split_once('=') else {
             if text.trim().is_empty() {
                 continue;
@@ -86,7 +72,7 @@ fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
             return Ok(fields);
         }
     }
-    Err(format!("the header has more than {MAX_LINES} lines"))
+    Err("the header has no ElementDataFile".to_owned())
 }
 
 fn describe(fields: &HashMap<String, String>) -> Result<Stored, String> {
@@ -128,17 +114,17 @@ fn describe(fields: &HashMap<String, String>) -> Result<Stored, String> {
         affine[row][3] = sign * origin[row];
     }
     let kind = fields.get("ElementType").map(String::as_str).unwrap_or_default();
-    let number = match kind {
-        "MET_CHAR" => Number::I8,
-        "MET_UCHAR" => Number::U8,
-        "MET_SHORT" => Number::I16,
-        "MET_USHORT" => Number::U16,
-        "MET_INT" | "MET_LONG" => Number::I32,
-        "MET_UINT" | "MET_ULONG" => Number::U32,
-        "MET_LONG_LONG" => Number::I64,
-        "MET_ULONG_LONG" => Number::U64,
-        "MET_FLOAT" => Number::F32,
-        "MET_DOUBLE" => Number::F64,
+    let data_type = match kind {
+        "MET_CHAR" => DataType::I8,
+        "MET_UCHAR" => DataType::U8,
+        "MET_SHORT" => DataType::I16,
+        "MET_USHORT" => DataType::U16,
+        "MET_INT" | "MET_LONG" => DataType::I32,
+        "MET_UINT" | "MET_ULONG" => DataType::U32,
+        "MET_LONG_LONG" => DataType::I64,
+        "MET_ULONG_LONG" => DataType::U64,
+        "MET_FLOAT" => DataType::F32,
+        "MET_DOUBLE" => DataType::F64,
         _ => return Err(format!("ElementType is {kind:?}; expected MET_SHORT, MET_FLOAT or another type of numbers")),
     };
     let channels = numbers(&["ElementNumberOfChannels"])?.and_then(|all| all.first().copied()).unwrap_or(1.0);
@@ -157,7 +143,7 @@ fn describe(fields: &HashMap<String, String>) -> Result<Stored, String> {
         spatial_dims: dims,
         channels: channels as usize,
         interleaved: true,
-        number,
+        data_type,
         big_endian: whether("BinaryDataByteOrderMSB") || whether("ElementByteOrderMSB"),
         packing,
         affine,

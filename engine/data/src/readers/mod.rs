@@ -57,6 +57,7 @@ pub use npy::NumpyReader;
 pub use nrrd::NrrdReader;
 pub use parts::{check_grids, read_parts};
 pub use raster::RasterReader;
+pub(crate) use stored::swapped;
 pub(crate) use tiff::region as slide_region;
 pub use tiff::{TiffReader, WSIReader};
 

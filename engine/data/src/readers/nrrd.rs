@@ -1,15 +1,12 @@
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 
-use super::stored::{Number, Packing, Stored};
+use super::stored::{Packing, Stored, beside, line};
 use super::{Probe, ReadError, ReadOptions, Reader};
+use crate::nifti::DataType;
 use crate::{Affine, Image};
-
-/// The most bytes of a line of the header, and the most lines.
-const MAX_LINE: u64 = 1 << 16;
-const MAX_LINES: usize = 10_000;
 
 /// NRRD: `.nrrd`, or `.nhdr` with its voxels in another file of the folder, raw, gzip or text. Two or
 /// three axes in LPS, RAS or LAS, and one of channels, first or last; 3D Slicer's segmentations
@@ -49,12 +46,7 @@ impl Reader for NrrdReader {
             ));
         }
         if let Some(name) = ["data file", "datafile"].iter().find_map(|key| fields.get(*key)) {
-            if name.contains(['/', '\\', '%', ' ']) || name.eq_ignore_ascii_case("LIST") {
-                let what = "expected the name of one file in the same folder";
-                return Err(wrong(format!("data file is {name:?}; {what}")));
-            }
-            let data = path.with_file_name(name);
-            file = BufReader::new(File::open(&data).map_err(|error| ReadError::new(&data, error))?);
+            file = beside(path, "data file", name)?;
         }
         if bytes == -1 {
             let length = file.get_ref().metadata().map_err(error)?.len();
@@ -72,21 +64,11 @@ hearth_registry::entry!(dyn Reader => NrrdReader, example: "", build: |_| Ok(Box
 
 /// The fields up to the empty line that the voxels follow; keys in lower case.
 fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
-    let mut fields = HashMap::new();
-    for number in 0..MAX_LINES {
-        let mut line = Vec::new();
-        let read = file.take(MAX_LINE).read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end_matches(['\n', '\r']);
-        if read == 0 || (text.is_empty() && number > 0) {
-            return Ok(fields);
-        }
-        if number == 0 {
-            if !text.starts_with("NRRD000") {
-                return Err("not an NRRD file: it does not begin with NRRD000".to_owned());
-            }
-            continue;
-        }
+    let (mut fields, mut number) = (HashMap::new(), 0);
+    if line(file, &mut number)?.is_none_or(|text| !text.starts_with("NRRD000")) {
+        return Err("not an NRRD file: it does not begin with NRRD000".to_owned());
+    }
+    while let Some(text) = line(file, &mut number)?.filter(|text| !text.is_empty()) {
         if text.starts_with('#') {
             continue;
         }
@@ -98,7 +80,7 @@ fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
         };
         fields.insert(key.trim().to_lowercase(), value.trim().to_owned());
     }
-    Err(format!("the header has more than {MAX_LINES} lines"))
+    Ok(fields)
 }
 
 /// `(1,0,0)`, or `none`.
@@ -136,17 +118,17 @@ fn describe(fields: &HashMap<String, String>) -> Result<Stored, String> {
         field("sizes").and_then(|text| text.split_whitespace().map(|n| n.parse().ok()).collect());
     let sizes = sizes.filter(|all| all.iter().all(|n| (1..=u32::MAX as usize).contains(n)));
     let sizes = sizes.ok_or_else(|| "sizes is missing or has no whole numbers above 0".to_owned())?;
-    let number = match field("type").unwrap_or_default() {
-        "signed char" | "int8" | "int8_t" => Number::I8,
-        "uchar" | "unsigned char" | "uint8" | "uint8_t" => Number::U8,
-        "short" | "short int" | "signed short" | "signed short int" | "int16" | "int16_t" => Number::I16,
-        "ushort" | "unsigned short" | "unsigned short int" | "uint16" | "uint16_t" => Number::U16,
-        "int" | "signed int" | "int32" | "int32_t" => Number::I32,
-        "uint" | "unsigned int" | "uint32" | "uint32_t" => Number::U32,
-        "longlong" | "long long" | "long long int" | "signed long long" | "int64" | "int64_t" => Number::I64,
-        "ulonglong" | "unsigned long long" | "unsigned long long int" | "uint64" | "uint64_t" => Number::U64,
-        "float" => Number::F32,
-        "double" => Number::F64,
+    let data_type = match field("type").unwrap_or_default() {
+        "signed char" | "int8" | "int8_t" => DataType::I8,
+        "uchar" | "unsigned char" | "uint8" | "uint8_t" => DataType::U8,
+        "short" | "short int" | "signed short" | "signed short int" | "int16" | "int16_t" => DataType::I16,
+        "ushort" | "unsigned short" | "unsigned short int" | "uint16" | "uint16_t" => DataType::U16,
+        "int" | "signed int" | "int32" | "int32_t" => DataType::I32,
+        "uint" | "unsigned int" | "uint32" | "uint32_t" => DataType::U32,
+        "longlong" | "long long" | "long long int" | "signed long long" | "int64" | "int64_t" => DataType::I64,
+        "ulonglong" | "unsigned long long" | "unsigned long long int" | "uint64" | "uint64_t" => DataType::U64,
+        "float" => DataType::F32,
+        "double" => DataType::F64,
         other => return Err(format!("type is {other:?}; expected short, float or another type of numbers")),
     };
     let packing = match field("encoding").unwrap_or("raw") {
@@ -180,7 +162,7 @@ fn describe(fields: &HashMap<String, String>) -> Result<Stored, String> {
         spatial_dims: spatial.len(),
         channels: channel.map_or(1, |axis| sizes[axis]),
         interleaved: channel == Some(0),
-        number,
+        data_type,
         big_endian: field("endian") == Some("big"),
         packing,
         affine,

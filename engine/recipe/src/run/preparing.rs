@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use hearth_data::{CacheDataset, CacheOptions, DataError, DataLoader, Dataset, Item, LoaderOptions, Sample};
+use hearth_data::{CacheDataset, CacheOptions, DataLoader, Dataset, Item, LoaderOptions, Sample};
 use hearth_kernels::memory;
 
-use super::made_up::integer;
+use super::made_up::{Same, integer};
 use super::{Cases, Plan};
 use crate::error::Outcome;
 
@@ -107,7 +107,7 @@ fn loader(plan: &Plan, dataset: impl Dataset + 'static) -> Outcome<DataLoader> {
 /// What a batch of the first case takes, or one of these samples.
 pub(super) fn batch(plan: &Plan, cases: Option<&Cases>, samples: &[Sample]) -> Outcome<BatchMemory> {
     let of_data = cases.map(|cases| first_case(plan, cases)).transpose()?.flatten();
-    let given = || loader(plan, Given { samples: samples.to_vec(), cases: plan.recipe.training.batch_size });
+    let given = || loader(plan, Same { samples: samples.to_vec(), cases: plan.recipe.training.batch_size });
     let loader = of_data.map_or_else(given, Ok)?;
     memory::begin_peak();
     let before = memory::in_use();
@@ -116,26 +116,6 @@ pub(super) fn batch(plan: &Plan, cases: Option<&Cases>, samples: &[Sample]) -> O
     let making = since(before).saturating_sub(held);
     drop(batch);
     Ok(BatchMemory { held, making })
-}
-
-/// Samples that are there.
-struct Given {
-    samples: Vec<Sample>,
-    cases: usize,
-}
-
-impl Dataset for Given {
-    fn len(&self) -> usize {
-        self.cases
-    }
-
-    fn case(&self, _: usize) -> &str {
-        "made up"
-    }
-
-    fn get(&self, _: usize, _: u64) -> Result<Vec<Sample>, DataError> {
-        Ok(self.samples.clone())
-    }
 }
 
 /// The most bytes that were in use since the peak began, above `before`.

@@ -5,4 +5,4 @@ mod samples;
 mod steps;
 
 pub(super) use samples::{crops, crops_of, integer, narrowed};
-pub(super) use steps::{evaluated, paced, stepped};
+pub(super) use steps::{Same, evaluated, paced, stepped};

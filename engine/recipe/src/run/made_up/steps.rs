@@ -28,9 +28,9 @@ pub(in crate::run) struct Step {
 }
 
 /// The same samples again and again.
-struct Same {
-    samples: Vec<Sample>,
-    cases: usize,
+pub(in crate::run) struct Same {
+    pub samples: Vec<Sample>,
+    pub cases: usize,
 }
 
 impl Dataset for Same {
