@@ -42,7 +42,6 @@ mod stored;
 pub mod tiny;
 mod transform;
 pub mod transforms;
-mod volume_files;
 mod workers;
 pub mod writers;
 

@@ -1,5 +1,9 @@
 //! Writes an image in the format of the file's suffix: NIfTI, NRRD, MetaImage, PNG, NPY.
 
+mod encoded;
+mod metaimage;
+mod nrrd;
+
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -8,7 +12,7 @@ use derive_setters::Setters;
 use npyz::WriterBuilder;
 
 use crate::nifti::NiftiError;
-use crate::{Image, NiftiOptions, volume_files, write_nifti};
+use crate::{Image, NiftiOptions, write_nifti};
 
 /// Options of writing an image.
 #[derive(Clone, Debug, Default, Setters)]
@@ -38,7 +42,7 @@ pub struct Segment {
 impl Segment {
     /// A label with a colour that differs from its neighbours'.
     pub fn new(label: u32, name: impl Into<String>) -> Self {
-        Segment { label, name: name.into(), colour: volume_files::usual_colour(label) }
+        Segment { label, name: name.into(), colour: nrrd::usual_colour(label) }
     }
 }
 
@@ -81,10 +85,9 @@ pub const SUFFIXES: [&str; 6] = [".nii", ".nii.gz", ".nrrd", ".mha", ".png", ".n
 /// is complete.
 ///
 /// NIfTI as [`write_nifti`]. NRRD and MetaImage in LPS, packed, in the type of
-/// [`WriteOptions::nifti`]: whole numbers of 8, 16 and 32 bits, else f32; `.seg.nrrd` as 3D Slicer's
-/// segmentations, with a name and a colour for each label. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8
-/// bits where all values fit, else 16; they must be whole numbers from 0 to 65535 after scaling
-/// (rounded). NPY: f32, `[C, X, Y, Z]` (without `Z` where the image is 2-D).
+/// [`WriteOptions::nifti`]; `.seg.nrrd` as 3D Slicer's segmentations, with a name and a colour for each
+/// label. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8 bits where all values fit,
+/// else 16; they must be whole numbers from 0 to 65535 after scaling (rounded). NPY: f32, `[C, X, Y, Z]` (without `Z` where the image is 2-D).
 ///
 /// # Errors
 /// Where the suffix is not supported, the format cannot hold the image, or an I/O error occurs.
@@ -96,10 +99,10 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
     }
     let format = |what: String| WriteError::Format { path: path.to_owned(), what };
     if name.ends_with(".nrrd") || name.ends_with(".mha") {
-        let encoded = volume_files::encode(image, options.nifti.data_type).map_err(format)?;
+        let encoded = encoded::encode(image, options.nifti.data_type).map_err(format)?;
         whole(path, |file| match name.ends_with(".mha") {
-            true => volume_files::metaimage(image, &encoded, file),
-            false => volume_files::nrrd(image, &encoded, options, name.ends_with(".seg.nrrd"), file),
+            true => metaimage::write(image, &encoded, file),
+            false => nrrd::write(image, &encoded, options, name.ends_with(".seg.nrrd"), file),
         })
     } else if name.ends_with(".png") {
         let picture = picture(image, options.scale).map_err(format)?;

@@ -1,58 +1,16 @@
-//! What NRRD and MetaImage files are written as: packed, little-endian, in LPS.
+//! NRRD files, and the segmentations of 3D Slicer.
 
 use std::io::{self, Write};
 
 use flate2::Compression;
-use flate2::write::{GzEncoder, ZlibEncoder};
+use flate2::write::GzEncoder;
 
+use super::encoded::{Encoded, grid};
+use super::{Segment, WriteOptions};
 use crate::Image;
-use crate::nifti::{DataType, voxels};
-use crate::readers::swapped;
-use crate::writers::{Segment, WriteOptions};
-
-/// Voxels as bytes, and what the formats call their type.
-pub(crate) struct Encoded {
-    bytes: Vec<u8>,
-    nrrd: &'static str,
-    meta: &'static str,
-}
-
-/// The values, x fastest after the channels of a voxel. Whole numbers are checked for their range.
-pub(crate) fn encode(image: &Image, data_type: DataType) -> Result<Encoded, String> {
-    let shape @ [channels, nx, ny, nz] = image.data.dims();
-    let mut bytes = voxels::pack(&image.to_vec(), data_type, None, shape)?;
-    if channels > 1 {
-        bytes = swapped(&bytes, channels, nx * ny * nz, data_type.size());
-    }
-    let (nrrd, meta) = match data_type {
-        DataType::U8 => ("uint8", "MET_UCHAR"),
-        DataType::I8 => ("int8", "MET_CHAR"),
-        DataType::U16 => ("uint16", "MET_USHORT"),
-        DataType::I16 => ("int16", "MET_SHORT"),
-        DataType::U32 => ("uint32", "MET_UINT"),
-        DataType::I32 => ("int32", "MET_INT"),
-        DataType::U64 => ("uint64", "MET_ULONG_LONG"),
-        DataType::I64 => ("int64", "MET_LONG_LONG"),
-        DataType::F32 => ("float", "MET_FLOAT"),
-        DataType::F64 => ("double", "MET_DOUBLE"),
-    };
-    Ok(Encoded { bytes, nrrd, meta })
-}
-
-/// Columns of the grid and its origin in LPS.
-fn grid(image: &Image) -> ([[f64; 3]; 3], [f64; 3]) {
-    let signs = [-1.0, -1.0, 1.0];
-    let column = |column: usize| std::array::from_fn(|row| signs[row] * image.affine[row][column] + 0.0);
-    ([column(0), column(1), column(2)], column(3))
-}
-
-fn vector(numbers: [f64; 3]) -> String {
-    let [x, y, z] = numbers;
-    format!("({x},{y},{z})")
-}
 
 /// An NRRD file; a segmentation of 3D Slicer has the names and colours of its segments.
-pub(crate) fn nrrd(
+pub(super) fn write(
     image: &Image,
     encoded: &Encoded,
     options: &WriteOptions,
@@ -102,6 +60,11 @@ pub(crate) fn nrrd(
     packed.finish().map(|_| ())
 }
 
+fn vector(numbers: [f64; 3]) -> String {
+    let [x, y, z] = numbers;
+    format!("({x},{y},{z})")
+}
+
 /// The given segments, and each label that has none, in its order.
 fn segments(image: &Image, options: &WriteOptions) -> Vec<Segment> {
     let mut labels: Vec<u32> = image.to_vec().into_iter().filter(|v| *v >= 1.0).map(|v| v.round() as u32).collect();
@@ -118,7 +81,7 @@ fn segments(image: &Image, options: &WriteOptions) -> Vec<Segment> {
 }
 
 /// Colours that differ for neighbouring labels: hues a golden angle apart.
-pub(crate) fn usual_colour(label: u32) -> [u8; 3] {
+pub(super) fn usual_colour(label: u32) -> [u8; 3] {
     let hue = (f64::from(label) * 0.618_033_988_75).fract() * 6.0;
     let part = |shift: f64| {
         let at = (hue + shift) % 6.0;
@@ -134,30 +97,4 @@ pub(crate) fn usual_colour(label: u32) -> [u8; 3] {
         (255.0 * (0.25 + 0.7 * height)) as u8
     };
     [part(2.0), part(0.0), part(4.0)]
-}
-
-/// A MetaImage with its voxels in it.
-pub(crate) fn metaimage(image: &Image, encoded: &Encoded, file: &mut impl Write) -> io::Result<()> {
-    let [channels, nx, ny, nz] = image.data.dims();
-    let (columns, origin) = grid(image);
-    let mut packed = ZlibEncoder::new(Vec::new(), Compression::new(4));
-    packed.write_all(&encoded.bytes)?;
-    let packed = packed.finish()?;
-    let length = |column: &[f64; 3]| column.iter().map(|part| part * part).sum::<f64>().sqrt();
-    let words = |numbers: &[f64]| numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
-    let spacing: Vec<f64> = columns.iter().map(length).collect();
-    let directions: Vec<f64> = columns
-        .iter()
-        .zip(&spacing)
-        .flat_map(|(column, length)| column.map(|part| if *length > 0.0 { part / length } else { part }))
-        .collect();
-    writeln!(file, "ObjectType = Image\nNDims = 3\nBinaryData = True\nBinaryDataByteOrderMSB = False")?;
-    writeln!(file, "CompressedData = True\nCompressedDataSize = {}", packed.len())?;
-    writeln!(file, "TransformMatrix = {}\nOffset = {}", words(&directions), words(&origin))?;
-    writeln!(file, "CenterOfRotation = 0 0 0\nElementSpacing = {}\nDimSize = {nx} {ny} {nz}", words(&spacing))?;
-    if channels > 1 {
-        writeln!(file, "ElementNumberOfChannels = {channels}")?;
-    }
-    writeln!(file, "ElementType = {}\nElementDataFile = LOCAL", encoded.meta)?;
-    file.write_all(&packed)
 }
