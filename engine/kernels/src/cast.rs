@@ -136,6 +136,7 @@ mod ops {
 
     use super::convert::{narrow, wide};
     use crate::flex::with;
+    use crate::layer_range::of_layer;
     use crate::ranges::kernel;
 
     /// The conversion.
@@ -171,7 +172,7 @@ mod ops {
 
     impl<B: CastOps, C: CheckpointStrategy> CastOps for Autodiff<B, C> {
         fn in_type(x: FloatTensor<Self>, dtype: DType) -> FloatTensor<Self> {
-            match CastBackward.prepare::<C>([x.node()]).compute_bound().stateful() {
+            match of_layer(CastBackward).prepare::<C>([x.node()]).compute_bound().stateful() {
                 OpsKind::Tracked(prep) => {
                     let before = x.dtype();
                     prep.finish(before, B::in_type(x.into_primitive(), dtype))

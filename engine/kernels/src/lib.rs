@@ -11,6 +11,7 @@
 //! - [`host`]: reads or changes the values of a CPU tensor in place, without a copy.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable
 //!   weights.
+//! - [`layer_range`]: ranges of the profiler around layers, in both passes.
 //! - [`label`]: connected components, distance transforms and binary morphology of masks.
 //! - [`rectify`], [`rectified_sum`]: ReLU and leaky ReLU, alone and of a sum.
 //! - [`recompute`]: a block's inner values are recomputed in the backward pass instead of kept.
@@ -58,6 +59,7 @@ pub mod interpolate;
 pub mod label;
 mod lanes;
 mod layer_norm;
+mod layer_range;
 mod layout;
 pub mod linear;
 pub mod math;
@@ -93,6 +95,7 @@ pub use exchange::exchange;
 pub use gelu::gelu;
 pub use interpolate::{InterpolateMode, interpolate};
 pub use layer_norm::layer_norm;
+pub use layer_range::{LayerRange, layer_range};
 pub use recompute::recompute;
 pub use rectify::{rectified_sum, rectify};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};

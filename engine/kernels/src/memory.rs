@@ -1,6 +1,7 @@
 //! An allocator that keeps large blocks for reuse: [`KeepLarge`].
 
 mod failed;
+mod owners;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,6 +43,7 @@ static PEAK_HELD: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 pub use failed::report_failures;
+pub use owners::{no_owners, owners, owns};
 
 /// Refuses large blocks from here on where more than so many bytes of them would be in use. A system
 /// that promises more memory than it has kills a process that uses it; a block that is refused can be

@@ -22,19 +22,39 @@ pub struct Counter {
     pub samples: Vec<(u64, f64)>,
 }
 
+/// Several quantities over time, drawn on top of each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stack {
+    /// What they are, with their unit.
+    pub name: String,
+    /// The name of each.
+    pub parts: Vec<String>,
+    /// Nanoseconds from the beginning of the recording, and a value of each.
+    pub samples: Vec<(u64, Vec<f64>)>,
+}
+
+/// What is drawn beside the ranges of a trace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curves {
+    /// Single quantities.
+    pub counters: Vec<Counter>,
+    /// Quantities that add up.
+    pub stacks: Vec<Stack>,
+}
+
 /// Writes a timeline, gzipped: `trace.json.gz`. `process` is the rank.
 ///
 /// # Errors
 /// Where the file cannot be written.
-pub fn write(path: &Path, timeline: &Timeline, counters: &[Counter], process: (u32, &str)) -> io::Result<()> {
+pub fn write(path: &Path, timeline: &Timeline, curves: &Curves, process: (u32, &str)) -> io::Result<()> {
     hearth_files::replace_with(path, |file| {
         let mut packed = GzEncoder::new(file, Compression::fast());
-        events(&mut packed, timeline, counters, process)?;
+        events(&mut packed, timeline, curves, process)?;
         packed.finish().map(drop)
     })
 }
 
-fn events(out: &mut impl Write, timeline: &Timeline, counters: &[Counter], process: (u32, &str)) -> io::Result<()> {
+fn events(out: &mut impl Write, timeline: &Timeline, curves: &Curves, process: (u32, &str)) -> io::Result<()> {
     let (rank, name) = process;
     out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
     let mut one = |event: Json| {
@@ -58,7 +78,13 @@ fn events(out: &mut impl Write, timeline: &Timeline, counters: &[Counter], proce
             "args": fields.collect::<Map<_, _>>(),
         }))?;
     }
-    for counter in counters {
+    for stack in &curves.stacks {
+        for (at, values) in &stack.samples {
+            let args: Map<_, _> = stack.parts.iter().cloned().zip(values.iter().map(|value| json!(value))).collect();
+            one(json!({ "ph": "C", "name": stack.name, "ts": micros(*at), "pid": rank, "args": args }))?;
+        }
+    }
+    for counter in &curves.counters {
         for (at, value) in &counter.samples {
             let args = json!({ "value": value });
             one(json!({ "ph": "C", "name": counter.name, "ts": micros(*at), "pid": rank, "args": args }))?;

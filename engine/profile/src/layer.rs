@@ -46,17 +46,25 @@ thread_local! {
     static OWN: RefCell<Option<(usize, Buffer)>> = const { RefCell::new(None) };
 }
 
-/// How many bytes the process has in use.
-static PROBE: OnceLock<fn() -> usize> = OnceLock::new();
+/// What owners of memory keep, by name, in bytes.
+pub type Owners = Vec<(&'static str, usize)>;
 
-/// Notes what `in_use` says, in bytes, at both ends of each range from now on. The first one that is
-/// given stays.
-pub fn measure_memory(in_use: fn() -> usize) {
-    let _ = PROBE.set(in_use);
+/// How many bytes the process has in use, and what owners keep of them.
+static PROBE: OnceLock<(fn() -> usize, fn() -> Owners)> = OnceLock::new();
+
+/// Notes what `in_use` says, in bytes, at both ends of each range from now on, and what `owners` say at the
+/// end of a recording. Those that are given first stay.
+pub fn measure_memory(in_use: fn() -> usize, owners: fn() -> Owners) {
+    let _ = PROBE.set((in_use, owners));
+}
+
+/// What owners keep now.
+pub(crate) fn owners() -> Owners {
+    PROBE.get().map_or_else(Vec::new, |(_, owners)| owners())
 }
 
 fn memory() -> u64 {
-    PROBE.get().map_or(0, |in_use| in_use() as u64)
+    PROBE.get().map_or(0, |(in_use, _)| in_use() as u64)
 }
 
 /// Nanoseconds since the first call.

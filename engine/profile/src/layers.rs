@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::statistics::Statistics;
 use crate::timeline::{Range, Timeline, Value};
 
-/// A layer's forward passes in training; in validations, where there were no others.
+/// A layer's passes in training; in validations, where there were no others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerRow {
     /// Its path in the network, `model.1.conv.unit0`.
@@ -25,6 +25,9 @@ pub struct LayerRow {
     pub bytes: f64,
     /// Bytes that a pass leaves behind, for the backward pass above all.
     pub kept: f64,
+    /// Seconds of the backward pass for each forward pass, the layers within it included; 0 where no kernel
+    /// of ours computes it.
+    pub backward: f64,
 }
 
 #[derive(Default)]
@@ -34,6 +37,7 @@ struct Sums {
     flop: f64,
     bytes: f64,
     kept: f64,
+    backward: u64,
 }
 
 /// The layers of a timeline, in the order in which they first ran; none where layers were no ranges.
@@ -72,13 +76,21 @@ pub fn layers(timeline: &Timeline) -> Vec<LayerRow> {
                 around.push(range);
                 add(&mut all, &around, number(range, "flop"), 0.0);
             }
+            "layer backward" => {
+                let path = range.detail.as_deref().unwrap_or_default();
+                for layer in within(path) {
+                    if let Some(sums) = all.get_mut(layer) {
+                        sums.backward += range.nanos;
+                    }
+                }
+            }
             "kernel" => add(&mut all, &around, 0.0, number(range, "bytes")),
             _ => {}
         }
     }
     let own: u64 = all.values().map(|sums| sums.own).sum();
     let row = |path: &str| {
-        let Sums { nanos, own: nanos_own, flop, bytes, kept } = all.remove(path)?;
+        let Sums { nanos, own: nanos_own, flop, bytes, kept, backward } = all.remove(path)?;
         let time = Statistics::of(nanos)?;
         let each = |sum: f64| sum / time.count as f64;
         Some(LayerRow {
@@ -88,10 +100,16 @@ pub fn layers(timeline: &Timeline) -> Vec<LayerRow> {
             flop: each(flop),
             bytes: each(bytes),
             kept: each(kept),
+            backward: each(backward as f64 * 1e-9),
             time,
         })
     };
     order.into_iter().filter_map(row).collect()
+}
+
+/// A layer and those it is part of: `a.b.c`, `a.b`, `a`.
+fn within(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(outer, _)| outer))
 }
 
 /// Counts what a range takes for all layers around it.
@@ -115,7 +133,7 @@ fn number(range: &Range, wanted: &str) -> f64 {
 /// A table for a person.
 pub fn table(rows: &[LayerRow]) -> String {
     let width = rows.iter().map(|row| row.path.chars().count()).chain([5]).max().unwrap_or_default();
-    let heads = ["passes", "ms each", "own s", "share", "GFLOP", "GFLOP/s", "MB moved", "MiB kept"];
+    let heads = ["passes", "ms each", "own s", "share", "GFLOP", "GFLOP/s", "MB moved", "MiB kept", "ms back"];
     let mut text = format!("{:<width$}", "layer");
     heads.iter().for_each(|head| text.push_str(&format!(" {head:>9}")));
     text.push('\n');
@@ -125,7 +143,8 @@ pub fn table(rows: &[LayerRow]) -> String {
         let rate = if mean > 0.0 { row.flop / mean * 1e-9 } else { 0.0 };
         text.push_str(&format!("{:<width$} {count:>9} {:>9.3} {:>9.3}", row.path, mean * 1e3, row.own));
         text.push_str(&format!(" {:>7.1} % {:>9} {:>9}", row.share * 100.0, of(row.flop * 1e-9, 3), of(rate, 1)));
-        text.push_str(&format!(" {:>9} {:>9.1}\n", of(row.bytes * 1e-6, 1), row.kept / 1_048_576.0));
+        text.push_str(&format!(" {:>9} {:>9.1}", of(row.bytes * 1e-6, 1), row.kept / 1_048_576.0));
+        text.push_str(&format!(" {:>9}\n", of(row.backward * 1e3, 3)));
     }
     text
 }
@@ -151,6 +170,8 @@ mod tests {
                 range("kernel", "conv", begin + 20, 40, ("bytes", 80)),
                 layer("model.0.adn.N", begin + 75, 20, 0),
                 range("kernel", "normalize", begin + 76, 18, ("bytes", 30)),
+                range("layer backward", "model.0.adn.N", begin + 200, 30, ("", 0)),
+                range("layer backward", "model.0.conv", begin + 230, 100, ("", 0)),
             ]);
         }
         // Validations are another matter.
@@ -167,11 +188,13 @@ mod tests {
             ("model.0.conv", 2, 120.0, 500.0, 80.0, 60.0),
             ("model.0.adn.N", 2, 40.0, 0.0, 30.0, 20.0),
         ];
+        let backward: Vec<f64> = rows.iter().map(|row| (row.backward * 1e9).round()).collect();
+        assert_eq!(backward, [130.0, 100.0, 30.0]);
         assert_eq!(found, expected);
         assert!((rows.iter().map(|row| row.share).sum::<f64>() - 1.0).abs() < 1e-12);
         assert!(table(&rows).contains("model.0.adn.N"), "{}", table(&rows));
         // A recording of a validation alone.
-        let alone = Timeline { ranges: timeline.ranges[10..].to_vec(), ..timeline };
+        let alone = Timeline { ranges: timeline.ranges[14..].to_vec(), ..timeline };
         assert!((layers(&alone)[0].time.max - 900e-9).abs() < 1e-15);
         assert!(layers(&Timeline::default()).is_empty());
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::chrome::Counter;
-use crate::timeline::{Range, Timeline};
+use crate::owners::MemoryByOwner;
+use crate::timeline::{Range, Timeline, Value};
 
 /// What a kind of kernel leaves behind in a forward pass: what the backward pass needs of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,6 +27,10 @@ pub struct Memory {
     pub at: Vec<String>,
     /// Seconds from the beginning of the recording to it.
     pub seconds: f64,
+    /// The iteration of the training or the validation that it was in.
+    pub iteration: Option<i64>,
+    /// What owners have when they have most together, in bytes.
+    pub owners: BTreeMap<String, u64>,
     /// Bytes when the forward passes of the training began, on average: weights, optimizer, caches,
     /// batches.
     pub before_forward: f64,
@@ -37,13 +41,16 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Of a timeline; `None` where memory was not measured.
-    pub fn of(timeline: &Timeline) -> Option<Self> {
+    /// Of a timeline, and its memory by owner; `None` where memory was not measured.
+    pub fn of(timeline: &Timeline, by_owner: &MemoryByOwner) -> Option<Self> {
         let ends = |range: &Range| [(range.start, range.memory[0]), (range.end(), range.memory[1])];
         let samples = timeline.ranges.iter().flat_map(ends);
         let (at, peak) = samples.max_by_key(|(at, bytes)| (*bytes, std::cmp::Reverse(*at))).filter(|(_, b)| *b > 0)?;
-        let around = timeline.ranges.iter().filter(|range| range.start <= at && at <= range.end());
-        let around = around.map(Range::label).collect();
+        let around: Vec<&Range> =
+            timeline.ranges.iter().filter(|range| range.start <= at && at <= range.end()).collect();
+        let iteration = around.iter().rev().find_map(|range| iteration(range));
+        let around = around.into_iter().map(Range::label).collect();
+        let owners = by_owner.peak().into_iter().collect();
         let forward = of_training(timeline);
         let count = forward.len().max(1) as f64;
         let mean = |end: usize| forward.iter().map(|range| range.memory[end] as f64).sum::<f64>() / count;
@@ -68,7 +75,8 @@ impl Memory {
         let mut activations: Vec<Activation> = kernels.into_iter().map(activation).collect();
         activations.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
         let seconds = at as f64 * 1e-9;
-        Some(Self { peak, at: around, seconds, before_forward: mean(0), after_forward: mean(1), activations })
+        let [before_forward, after_forward] = [mean(0), mean(1)];
+        Some(Self { peak, at: around, seconds, iteration, owners, before_forward, after_forward, activations })
     }
 }
 
@@ -76,12 +84,18 @@ impl Memory {
     /// A table for a person.
     pub fn table(&self) -> String {
         let mib = |bytes: f64| bytes / 1_048_576.0;
+        let iteration = self.iteration.map(|number| format!(" of iteration {number}")).unwrap_or_default();
         let mut text = format!(
-            "memory: {:.0} MiB at most, {:.2} s after the beginning, in {}\n",
+            "memory: {:.0} MiB at most, {:.2} s after the beginning, in {}{iteration}\n",
             mib(self.peak as f64),
             self.seconds,
             self.at.join(", ")
         );
+        let mut owners: Vec<(&String, &u64)> = self.owners.iter().collect();
+        owners.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+        for (owner, bytes) in owners {
+            text.push_str(&format!("{:>9.1} MiB  {owner}\n", mib(*bytes as f64)));
+        }
         text.push_str(&format!(
             "a forward pass of the training begins with {:.0} MiB and ends with {:.0} MiB\n",
             mib(self.before_forward),
@@ -95,6 +109,14 @@ impl Memory {
     }
 }
 
+/// The number of an iteration.
+fn iteration(range: &Range) -> Option<i64> {
+    range.fields.iter().find_map(|(name, value)| match (*name, value) {
+        ("iteration", Value::Number(number)) => Some(*number),
+        _ => None,
+    })
+}
+
 /// The forward passes that a backward pass follows: those outside of validations.
 fn of_training(timeline: &Timeline) -> Vec<&Range> {
     let validations: Vec<&Range> = timeline.named("validation").collect();
@@ -104,37 +126,16 @@ fn of_training(timeline: &Timeline) -> Vec<&Range> {
     timeline.named("forward").filter(|range| !validates(range)).collect()
 }
 
-/// The memory in use over time, as a curve of a trace: no two samples closer than a thousandth of the
-/// recording, but for peaks.
-pub fn counter(timeline: &Timeline) -> Option<Counter> {
-    let mut samples: Vec<(u64, u64)> = timeline
-        .ranges
-        .iter()
-        .flat_map(|range| [(range.start, range.memory[0]), (range.end(), range.memory[1])])
-        .filter(|(_, bytes)| *bytes > 0)
-        .collect();
-    samples.sort_unstable();
-    let step = (timeline.nanos / 1000).max(1);
-    let mut kept: Vec<(u64, u64)> = Vec::new();
-    for (at, bytes) in samples {
-        match kept.last_mut() {
-            // The highest of each stretch stays.
-            Some((last, most)) if at / step == *last / step => *most = bytes.max(*most),
-            _ => kept.push((at, bytes)),
-        }
-    }
-    let mib = |(at, bytes): (u64, u64)| (at, bytes as f64 / 1_048_576.0);
-    (!kept.is_empty())
-        .then(|| Counter { name: "memory in use (MiB)".to_owned(), samples: kept.into_iter().map(mib).collect() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::Value;
 
     fn range(name: &'static str, start: u64, nanos: u64, memory: [u64; 2]) -> Range {
-        let fields = if name == "kernel" { vec![("shape", Value::Text("1x8".into()))] } else { Vec::new() };
+        let fields = match name {
+            "kernel" => vec![("shape", Value::Text("1x8".into()))],
+            "validation" => vec![("iteration", Value::Number(7))],
+            _ => Vec::new(),
+        };
         let detail = (name == "kernel").then(|| "conv".into());
         Range { name, detail, fields, thread: 0, start, nanos, memory }
     }
@@ -152,16 +153,16 @@ mod tests {
             range("forward", 210, 50, [110, 5000]),
         ];
         let timeline = Timeline { ranges, threads: vec!["main".into()], nanos: 300, lost: 0 };
-        let memory = Memory::of(&timeline).expect("it was measured");
+        let by_owner = MemoryByOwner::of(&timeline, &[]);
+        let memory = Memory::of(&timeline, &by_owner).expect("it was measured");
         assert_eq!((memory.peak, memory.seconds), (5000, 260e-9));
         assert_eq!(memory.at, ["validation", "forward"]);
         assert_eq!((memory.before_forward, memory.after_forward), (100.0, 400.0));
         assert_eq!(memory.activations.len(), 1, "neither the backward pass's nor the validation's");
         let Activation { kernel, count, bytes } = &memory.activations[0];
         assert_eq!((kernel.as_str(), *count, *bytes), ("kernel conv 1x8", 2.0, 290.0));
-        let curve = counter(&timeline).expect("a curve");
-        assert_eq!(curve.samples.iter().map(|(_, mib)| mib * 1_048_576.0).fold(0.0, f64::max), 5000.0);
+        assert_eq!((memory.iteration, memory.owners["validation"]), (Some(7), 4900));
         let without = Timeline { ranges: vec![range("forward", 0, 1, [0, 0])], ..timeline };
-        assert_eq!((Memory::of(&without), counter(&without)), (None, None));
+        assert_eq!(Memory::of(&without, &by_owner), None);
     }
 }

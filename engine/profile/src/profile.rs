@@ -8,8 +8,11 @@ use serde::Serialize;
 use crate::chrome;
 use crate::idle::Occupancy;
 use crate::kernels::{self, KernelRow, Roof, kernels};
+use crate::layer::owners;
 use crate::layers::{self, LayerRow, layers};
-use crate::memory::{self, Memory};
+use crate::memory::Memory;
+use crate::owners::MemoryByOwner;
+use crate::picture::picture;
 use crate::summary::Summary;
 use crate::timeline::Timeline;
 
@@ -21,6 +24,9 @@ pub struct Profile {
     pub summary: Summary,
     /// What of the memory belongs to what; `None` where it was not measured.
     pub memory: Option<Memory>,
+    /// Memory over time, by owner.
+    #[serde(skip)]
+    pub by_owner: MemoryByOwner,
     /// What the machine does at most, where it was measured.
     pub roof: Option<Roof>,
     /// The kernels.
@@ -41,9 +47,11 @@ pub struct Profile {
 impl Profile {
     /// Of a recording; `first_load` as in [`Summary::of`].
     pub fn of(timeline: Timeline, first_load: Option<f64>, roof: Option<Roof>) -> Self {
+        let by_owner = MemoryByOwner::of(&timeline, &owners());
         Self {
             summary: Summary::of(&timeline, first_load),
-            memory: Memory::of(&timeline),
+            memory: Memory::of(&timeline, &by_owner),
+            by_owner,
             roof,
             kernels: kernels(&timeline, roof),
             layers: layers(&timeline),
@@ -75,15 +83,29 @@ impl Profile {
         text
     }
 
-    /// Writes `trace.json.gz`, `summary.json` and `summary.txt` into a folder, which is made.
+    /// Memory over time, by owner, as curves of a trace.
+    fn memory_curves(&self) -> Option<chrome::Stack> {
+        let MemoryByOwner { owners, samples } = &self.by_owner;
+        let mib = |bytes: &u64| *bytes as f64 / 1_048_576.0;
+        let samples = samples.iter().map(|(at, bytes)| (*at, bytes.iter().map(mib).collect())).collect();
+        let name = "memory in use (MiB)".to_owned();
+        self.memory.as_ref().map(|_| chrome::Stack { name, parts: owners.clone(), samples })
+    }
+
+    /// Writes `trace.json.gz`, `summary.json` and `summary.txt` into a folder, which is made, and where memory
+    /// was measured `memory.png`.
     ///
     /// # Errors
     /// Where a file cannot be written.
     pub fn write(&self, folder: &Path, process: (u32, &str)) -> io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        let counters: Vec<chrome::Counter> =
-            memory::counter(&self.timeline).into_iter().chain(self.curves.iter().cloned()).collect();
-        chrome::write(&folder.join("trace.json.gz"), &self.timeline, &counters, process)?;
+        let stacks = self.memory_curves().into_iter().collect();
+        let curves = chrome::Curves { counters: self.curves.clone(), stacks };
+        chrome::write(&folder.join("trace.json.gz"), &self.timeline, &curves, process)?;
+        if let Some(memory) = &self.memory {
+            let drawn = picture(&self.by_owner, memory, self.timeline.nanos as f64 * 1e-9).png();
+            hearth_files::replace(&folder.join("memory.png"), drawn.map_err(io::Error::other)?)?;
+        }
         let json = serde_json::to_string_pretty(self)? + "\n";
         hearth_files::replace(&folder.join("summary.json"), json)?;
         hearth_files::replace(&folder.join("summary.txt"), self.table())

@@ -7,6 +7,7 @@ mod fit;
 mod ladder;
 mod models;
 mod networks;
+mod profiling;
 mod reach;
 mod stored;
 mod tiles;
@@ -38,7 +39,7 @@ pub struct Args {
     /// Threads; by default all of the machine's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
-    /// step, infer: the network
+    /// step, profile, infer: the network
     #[arg(long, default_value = "unet")]
     net: networks::Net,
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
@@ -53,7 +54,7 @@ pub struct Args {
     /// Voxels (tiles: pixels) of a patch along each axis
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     patch: Option<u32>,
-    /// step: patches in a batch
+    /// step, profile: patches in a batch
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// infer: the volume is N x N x N/2
@@ -107,6 +108,8 @@ enum Bench {
     Ladder,
     /// Forward and backward passes of every network's example
     Models,
+    /// What recording a profile costs a training step
+    Profile,
     /// Start the program
     Import,
 }
@@ -151,6 +154,7 @@ pub fn run(args: &Args) -> Outcome {
         Bench::Fit => fit::run(args),
         Bench::Ladder => ladder::run(args),
         Bench::Models => models::run(args),
+        Bench::Profile => profiling::run(args),
         Bench::Import => import(args),
     }
 }

@@ -1,12 +1,13 @@
 //! Training steps and sliding-window inference on random numbers.
 
 use burn::module::Module;
-use burn::tensor::{Distribution, Int, Tensor};
+use burn::tensor::{Device, Distribution, Int, Tensor};
 use clap::ValueEnum;
 use hearth_nn::inferers::{BlendMode, Inferer, SlidingWindowInferer};
 use hearth_nn::losses::{DiceCELoss, DiceFocalLoss, Loss};
-use hearth_nn::networks::{Network, NetworkConfig};
-use hearth_nn::optim::{Gradients, OptimizerConfig};
+use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig};
+use hearth_nn::optim::{Gradients, Optimizer, OptimizerConfig};
+use hearth_profile::range;
 use hearth_train::{DeviceScaler, GradScaler, Precision};
 use serde_json::json;
 
@@ -87,51 +88,86 @@ impl Net {
     }
 }
 
-/// One step: forward, loss, backward, optimizer.
-pub fn step(args: &Args) -> Outcome {
-    let plain = args.device()?;
-    let precision = args.amp.precision();
-    precision.check(&plain)?;
-    let device = plain.clone().autodiff();
-    let case = args.net.case()?;
-    let (patch, batch) = (args.patch.unwrap_or(case.patch) as usize, args.batch.unwrap_or(case.batch) as usize);
-    let shape = [batch, case.config.in_channels(), patch, patch, patch];
-    let net = case.config.init(&device, 0)?;
-    net.check_input(shape)?;
-    let mut net = Some(precision.apply(net));
-    let mut optimizer = OptimizerConfig::sgd(0.9).build()?;
-    let fp16 = precision == Precision::Fp16;
-    let mut scaler = fp16.then(|| DeviceScaler::new(GradScaler::default(), &plain));
-    device.seed(0);
-    let image = Tensor::<5>::random(shape, Distribution::Normal(0.0, 1.0), &device);
-    let label =
-        Tensor::<5, Int>::random([batch, case.labels, patch, patch, patch], Distribution::Uniform(0.0, 2.0), &device)
-            .float();
-    let warm_up = if args.device.starts_with("cpu") { 2 } else { 8 };
-    let times = timed(args.runs, warm_up, || {
-        let Some(present) = net.take() else { return Ok(()) };
-        let value = case.loss.forward(present.forward(image.clone()), label.clone())?;
-        net = Some(match &mut scaler {
+/// A network that trains on one batch of random numbers.
+pub(super) struct Training {
+    word: &'static str,
+    pub(super) patch: usize,
+    pub(super) batch: usize,
+    /// Between two steps.
+    net: Option<AnyNetwork>,
+    optimizer: Optimizer,
+    scaler: Option<DeviceScaler>,
+    loss: Box<dyn Loss>,
+    image: Tensor<5>,
+    label: Tensor<5>,
+    device: Device,
+}
+
+impl Training {
+    pub(super) fn new(args: &Args) -> Outcome<Self> {
+        let plain = args.device()?;
+        let precision = args.amp.precision();
+        precision.check(&plain)?;
+        let device = plain.clone().autodiff();
+        let case = args.net.case()?;
+        let (patch, batch) = (args.patch.unwrap_or(case.patch) as usize, args.batch.unwrap_or(case.batch) as usize);
+        let shape = [batch, case.config.in_channels(), patch, patch, patch];
+        let net = case.config.init(&device, 0)?;
+        net.check_input(shape)?;
+        let fp16 = precision == Precision::Fp16;
+        device.seed(0);
+        let uniform = Distribution::Uniform(0.0, 2.0);
+        Ok(Self {
+            word: case.word,
+            patch,
+            batch,
+            net: Some(precision.apply(net)),
+            optimizer: OptimizerConfig::sgd(0.9).build()?,
+            scaler: fp16.then(|| DeviceScaler::new(GradScaler::default(), &plain)),
+            loss: case.loss,
+            image: Tensor::random(shape, Distribution::Normal(0.0, 1.0), &device),
+            label: Tensor::<5, Int>::random([batch, case.labels, patch, patch, patch], uniform, &device).float(),
+            device: plain,
+        })
+    }
+
+    /// One step: forward, loss, backward, optimizer, in the ranges that they have in a run.
+    pub(super) fn step(&mut self) -> Outcome {
+        let _iteration = range!("iteration").entered();
+        let Some(present) = self.net.take() else { return Ok(()) };
+        let prediction = range!("forward").in_scope(|| present.forward(self.image.clone()));
+        let value = range!("loss").in_scope(|| self.loss.forward(prediction, self.label.clone()))?;
+        self.net = Some(match &mut self.scaler {
             None => {
-                let gradients = Gradients::of(&present, &value);
-                optimizer.step(present, gradients, 1e-3)?
+                let gradients = range!("backward").in_scope(|| Gradients::of(&present, &value));
+                range!("optimizer").in_scope(|| self.optimizer.step(present, gradients, 1e-3))?
             }
             // As in the trainer.
             Some(scaler) => {
                 let scale = scaler.scale();
-                let gradients = Gradients::of(&present, &(value * scale.clone().autodiff())).scale_by(&scale.recip());
-                let finite = gradients.norm().unwrap_or_else(|| Tensor::zeros([1], &plain)).is_finite();
+                let scaled = value * scale.clone().autodiff();
+                let gradients = range!("backward").in_scope(|| Gradients::of(&present, &scaled));
+                let gradients = gradients.scale_by(&scale.recip());
+                let finite = gradients.norm().unwrap_or_else(|| Tensor::zeros([1], &self.device)).is_finite();
                 scaler.update(&finite);
-                optimizer.step_where(present, gradients, 1e-3, &finite)?
+                range!("optimizer").in_scope(|| self.optimizer.step_where(present, gradients, 1e-3, &finite))?
             }
         });
-        plain.sync().while_doing(|| "the device failed")
-    })?;
+        self.device.sync().while_doing(|| "the device failed")
+    }
+}
+
+/// The time of a step.
+pub fn step(args: &Args) -> Outcome {
+    let mut training = Training::new(args)?;
+    let warm_up = if args.device.starts_with("cpu") { 2 } else { 8 };
+    let times = timed(args.runs, warm_up, || training.step())?;
     say(
         args,
         json!({
-            "bench": "step", "net": case.word, "patch": patch, "batch": batch, "device": args.device,
-            "amp": args.amp.word(), "seconds": times.median, "min": times.min, "max": times.max,
+            "bench": "step", "net": training.word, "patch": training.patch, "batch": training.batch,
+            "device": args.device, "amp": args.amp.word(), "seconds": times.median, "min": times.min,
+            "max": times.max,
         }),
     )
 }

@@ -9,6 +9,7 @@ use burn::tensor::Tensor;
 
 use super::cpu::{self, Inputs, Shape};
 use crate::flex::{floats, has_floats, with};
+use crate::layer_range::of_layer;
 use crate::ranges::kernel;
 
 /// Attention, and its gradients.
@@ -93,7 +94,7 @@ impl<B: AttentionOps, C: CheckpointStrategy> AttentionOps for Autodiff<B, C> {
         let nodes = [qkv.node(), bias.node()];
         let [qkv, bias, regions] = [qkv, bias, regions].map(|t| t.into_primitive());
         let y = B::attend(qkv.clone(), bias.clone(), regions.clone(), shape);
-        match AttentionBackward.prepare::<C>(nodes).compute_bound().stateful() {
+        match of_layer(AttentionBackward).prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(prep) => prep.finish(([qkv, bias, regions], shape), y),
             OpsKind::UnTracked(prep) => prep.finish(y),
         }

@@ -9,6 +9,7 @@ use burn::tensor::{DType, Tensor};
 
 use super::geometry::Geometry;
 use super::stored;
+use crate::layer_range::of_layer;
 use crate::ranges::kernel;
 
 /// The sums that convolutions, transposed convolutions and their gradients consist of.
@@ -121,7 +122,7 @@ impl<B: ConvolutionOps, const N: usize> Backward<B, N> for ConvolutionBackward<N
 
 impl<B: ConvolutionOps, C: CheckpointStrategy> ConvolutionOps for Autodiff<B, C> {
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let step = ConvolutionBackward::<2>(Direction::Forward);
+        let step = of_layer(ConvolutionBackward::<2>(Direction::Forward));
         match step.prepare::<C>([x.node(), weight.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let (x, w) = (x.primitive().clone(), weight.primitive().clone());
@@ -138,7 +139,7 @@ impl<B: ConvolutionOps, C: CheckpointStrategy> ConvolutionOps for Autodiff<B, C>
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        let step = ConvolutionBackward::<3>(Direction::Forward);
+        let step = of_layer(ConvolutionBackward::<3>(Direction::Forward));
         match step.prepare::<C>([x.node(), weight.node(), bias.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let (x, w) = (x.primitive().clone(), weight.primitive().clone());
@@ -153,7 +154,7 @@ impl<B: ConvolutionOps, C: CheckpointStrategy> ConvolutionOps for Autodiff<B, C>
     }
 
     fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
-        let step = ConvolutionBackward::<2>(Direction::Transposed);
+        let step = of_layer(ConvolutionBackward::<2>(Direction::Transposed));
         match step.prepare::<C>([dy.node(), weight.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let (x, w) = (dy.primitive().clone(), weight.primitive().clone());
@@ -170,7 +171,7 @@ impl<B: ConvolutionOps, C: CheckpointStrategy> ConvolutionOps for Autodiff<B, C>
         bias: FloatTensor<Self>,
         g: Geometry,
     ) -> FloatTensor<Self> {
-        let step = ConvolutionBackward::<3>(Direction::Transposed);
+        let step = of_layer(ConvolutionBackward::<3>(Direction::Transposed));
         match step.prepare::<C>([dy.node(), weight.node(), bias.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let (x, w) = (dy.primitive().clone(), weight.primitive().clone());

@@ -8,6 +8,7 @@ use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::tensor::Tensor;
 
 use super::Drops;
+use crate::layer_range::of_layer;
 
 /// Dropout.
 #[backend_extension(
@@ -38,7 +39,7 @@ impl<B: DropoutOps> Backward<B, 1> for DropoutBackward {
 
 impl<B: DropoutOps, C: CheckpointStrategy> DropoutOps for Autodiff<B, C> {
     fn drop_out(x: FloatTensor<Self>, drops: Drops) -> FloatTensor<Self> {
-        match DropoutBackward.prepare::<C>([x.node()]).compute_bound().stateful() {
+        match of_layer(DropoutBackward).prepare::<C>([x.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => prep.finish(drops, B::drop_out(x.into_primitive(), drops)),
             OpsKind::UnTracked(prep) => prep.finish(B::drop_out(x.into_primitive(), drops)),
         }

@@ -7,6 +7,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::{AutodiffBackend, Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::tensor::Tensor;
 
+use crate::layer_range::of_layer;
 use crate::place;
 
 /// The norm and its gradients.
@@ -61,7 +62,7 @@ impl<B: LayerNormOps, C: CheckpointStrategy> LayerNormOps for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let nodes = [x.node(), weight.node(), bias.node()];
         let [x, weight, bias] = [x, weight, bias].map(|t| t.into_primitive());
-        match LayerNormBackward.prepare::<C>(nodes).compute_bound().stateful() {
+        match of_layer(LayerNormBackward).prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let y = B::normalize_rows(x.clone(), weight.clone(), bias, eps);
                 prep.finish((x, weight, eps), y)

@@ -9,6 +9,7 @@ use burn::tensor::Tensor;
 
 use super::cpu;
 use crate::flex::{floats, has_floats, with};
+use crate::layer_range::of_layer;
 use crate::ranges::kernel;
 
 /// Rows, inputs and outputs.
@@ -103,7 +104,7 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         let nodes = [x.node(), weight.node()];
         let (x, weight) = (x.into_primitive(), weight.into_primitive());
         let y = B::by_matrix(x.clone(), weight.clone(), sizes);
-        match LinearBackward::<2>.prepare::<C>(nodes).compute_bound().stateful() {
+        match of_layer(LinearBackward::<2>).prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(prep) => prep.finish((x, weight, sizes), y),
             OpsKind::UnTracked(prep) => prep.finish(y),
         }
@@ -118,7 +119,7 @@ impl<B: LinearOps, C: CheckpointStrategy> LinearOps for Autodiff<B, C> {
         let nodes = [x.node(), weight.node(), bias.node()];
         let (x, weight) = (x.into_primitive(), weight.into_primitive());
         let y = B::by_matrix_biased(x.clone(), weight.clone(), bias.into_primitive(), sizes);
-        match LinearBackward::<3>.prepare::<C>(nodes).compute_bound().stateful() {
+        match of_layer(LinearBackward::<3>).prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(prep) => prep.finish((x, weight, sizes), y),
             OpsKind::UnTracked(prep) => prep.finish(y),
         }

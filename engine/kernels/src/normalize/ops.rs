@@ -14,6 +14,7 @@ use super::{Normalized, Over, Slope};
 #[cfg(gpu_kernels)]
 use crate::gpu;
 use crate::host;
+use crate::layer_range::of_layer;
 use crate::place::{self, Place};
 
 /// Normalization with an activation, and its gradients; weights, biases, slopes and statistics are
@@ -78,7 +79,7 @@ impl<B: NormalizeOps, C: CheckpointStrategy> NormalizeOps for Autodiff<B, C> {
         let nodes = [x.node(), weight.node(), bias.node(), slope.node()];
         let [x, weight, bias, slope] = [x, weight, bias, slope].map(|t| t.into_primitive());
         let (y, mean, variance) = B::normalize(x.clone(), weight.clone(), bias.clone(), slope.clone(), shape);
-        let output = match NormalizeBackward.prepare::<C>(nodes).compute_bound().stateful() {
+        let output = match of_layer(NormalizeBackward).prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let state = ([x, weight, bias, slope, mean.clone(), variance.clone()], shape);
                 prep.finish(state, y)

@@ -8,6 +8,7 @@ use burn::backend::{AutodiffBackend, Backend, Dispatch, backend_extension, tenso
 use burn::tensor::{DType, Tensor};
 
 use super::windows::Pooling;
+use crate::layer_range::of_layer;
 use crate::place::{self, Place};
 
 /// Maximum and average over the windows of a table, and their gradients; the first two axes are
@@ -70,7 +71,7 @@ impl<B: PoolOps> Backward<B, 1> for MeanBackward {
 
 impl<B: PoolOps, C: CheckpointStrategy> PoolOps for Autodiff<B, C> {
     fn pool_largest(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
-        match LargestBackward.prepare::<C>([x.node()]).compute_bound().stateful() {
+        match of_layer(LargestBackward).prepare::<C>([x.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let x = x.into_primitive();
                 let out = B::pool_largest(x.clone(), planes, pooling.clone());
@@ -93,7 +94,7 @@ impl<B: PoolOps, C: CheckpointStrategy> PoolOps for Autodiff<B, C> {
     }
 
     fn pool_mean(x: FloatTensor<Self>, planes: [usize; 2], pooling: Pooling) -> FloatTensor<Self> {
-        match MeanBackward.prepare::<C>([x.node()]).compute_bound().stateful() {
+        match of_layer(MeanBackward).prepare::<C>([x.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let out = B::pool_mean(x.into_primitive(), planes, pooling.clone());
                 prep.finish((planes, pooling), out)

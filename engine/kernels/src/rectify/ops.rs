@@ -1,5 +1,6 @@
 //! The activation as an operation of backends, and its node in the autodiff graph.
 
+use crate::layer_range::of_layer;
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
@@ -62,7 +63,7 @@ impl<B: RectifyOps> Backward<B, 2> for SumBackward {
 
 impl<B: RectifyOps, C: CheckpointStrategy> RectifyOps for Autodiff<B, C> {
     fn rectified_sum(x: FloatTensor<Self>, y: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
-        match SumBackward.prepare::<C>([x.node(), y.node()]).compute_bound().stateful() {
+        match of_layer(SumBackward).prepare::<C>([x.node(), y.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let sum = B::rectified_sum(x.into_primitive(), y.into_primitive(), slope);
                 prep.finish((slope != 1.0).then(|| (sum.clone(), slope)), sum)
@@ -72,7 +73,7 @@ impl<B: RectifyOps, C: CheckpointStrategy> RectifyOps for Autodiff<B, C> {
     }
 
     fn rectify(x: FloatTensor<Self>, slope: f32) -> FloatTensor<Self> {
-        match RectifyBackward.prepare::<C>([x.node()]).compute_bound().stateful() {
+        match of_layer(RectifyBackward).prepare::<C>([x.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let y = B::rectify(x.into_primitive(), slope);
                 prep.finish((y.clone(), slope), y)

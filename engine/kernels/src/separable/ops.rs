@@ -9,6 +9,7 @@ use burn::backend::{Backend, Dispatch, DispatchDevice, TensorMetadata, backend_e
 use burn::tensor::{DType, Tensor};
 
 use super::AxisTaps;
+use crate::layer_range::of_layer;
 
 /// Backends with a kernel. `image` is f32, `[C, X, Y, Z]`, no axis empty; the tables read within
 /// it.
@@ -42,7 +43,7 @@ impl<B: SeparableOps> Backward<B, 1> for SeparableBackward {
 
 impl<B: SeparableOps, C: CheckpointStrategy> SeparableOps for Autodiff<B, C> {
     fn separable(image: FloatTensor<Self>, axes: [AxisTaps; 3]) -> FloatTensor<Self> {
-        match SeparableBackward.prepare::<C>([image.node()]).compute_bound().stateful() {
+        match of_layer(SeparableBackward).prepare::<C>([image.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let shape = image.primitive().shape();
                 let back = std::array::from_fn(|axis| axes[axis].transposed(shape[axis + 1]));

@@ -9,6 +9,7 @@ use burn::tensor::Tensor;
 
 use super::shape::Shape;
 use super::{Focal, SigmoidSums};
+use crate::layer_range::of_layer;
 use crate::place::{self, Place};
 
 /// The sums and their gradients.
@@ -56,7 +57,7 @@ impl<B: SigmoidSumsOps, C: CheckpointStrategy> SigmoidSumsOps for Autodiff<B, C>
         let nodes = [logits.node(), targets.node()];
         let (logits, targets) = (logits.into_primitive(), targets.into_primitive());
         let sums = B::sigmoid_sums(logits.clone(), targets.clone(), shape);
-        match SigmoidSumsBackward.prepare::<C>(nodes).compute_bound().stateful() {
+        match of_layer(SigmoidSumsBackward).prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(prep) => prep.finish((logits, targets, shape), sums),
             OpsKind::UnTracked(prep) => prep.finish(sums),
         }

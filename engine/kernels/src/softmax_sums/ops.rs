@@ -9,6 +9,7 @@ use burn::tensor::Tensor;
 
 use super::SoftmaxSums;
 use super::shape::Shape;
+use crate::layer_range::of_layer;
 use crate::place::{self, Place};
 
 /// The sums and their gradient.
@@ -52,7 +53,7 @@ impl<B: SoftmaxSumsOps, C: CheckpointStrategy> SoftmaxSumsOps for Autodiff<B, C>
         let node = logits.node();
         let (logits, labels) = (logits.into_primitive(), labels.into_primitive());
         let sums = B::softmax_sums(logits.clone(), labels.clone(), shape);
-        match SoftmaxSumsBackward.prepare::<C>([node]).compute_bound().stateful() {
+        match of_layer(SoftmaxSumsBackward).prepare::<C>([node]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => prep.finish((logits, labels, shape), sums),
             OpsKind::UnTracked(prep) => prep.finish(sums),
         }

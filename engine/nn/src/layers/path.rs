@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tracing::span::EnteredSpan;
+use hearth_kernels::{LayerRange, layer_range};
 
 use super::Scope;
 
 /// Whether layers are ranges.
 static RANGES: AtomicBool = AtomicBool::new(false);
 
-/// Makes the forward pass of each layer a range from now on, or no longer: a `tracing` span named
-/// `layer` with the layer's path, as state dicts have it (`model.1.conv.unit0`). A layer that consists
-/// of others is around theirs. As long as this is off, a layer costs one branch.
+/// Makes the passes of each layer ranges from now on, or no longer: `tracing` spans named `layer` (forward)
+/// and `layer backward` (of each kernel that the layer recorded) with the layer's path, as state dicts have it
+/// (`model.1.conv.unit0`). A layer that consists of others is around theirs, in the forward pass. As long as
+/// this is off, a layer costs one branch.
 ///
 /// ```
 /// hearth_nn::layers::layer_ranges(true);
@@ -40,11 +41,10 @@ impl LayerPath {
     }
 
     /// The range of a layer that takes so many operations itself, as long as it is held.
-    pub fn enter(&self, flop: u64) -> Option<EnteredSpan> {
+    pub fn enter(&self, flop: u64) -> Option<LayerRange> {
         if !has_layer_ranges() {
             return None;
         }
-        let name = self.0.as_deref()?;
-        Some(tracing::trace_span!("layer", name, flop).entered())
+        Some(layer_range(self.0.as_ref()?, flop))
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Bool, DType, Tensor, TensorData};
+use hearth_kernels::memory;
 
 use super::ParameterGroup;
 use super::group::Group;
@@ -23,6 +24,8 @@ pub struct Optimizer {
     /// The group of each parameter that has one, by path, where a network has been bound.
     group_of: Option<BTreeMap<String, usize>>,
     state: BTreeMap<String, Slots>,
+    /// Whether its state has been noted as the optimizer's memory.
+    noted: bool,
 }
 
 impl Optimizer {
@@ -40,7 +43,7 @@ impl Optimizer {
     }
 
     fn new(rule: Rule, weight_decay: f64, groups: Vec<Group>) -> Self {
-        Optimizer { rule, weight_decay, groups, group_of: None, state: BTreeMap::new() }
+        Optimizer { rule, weight_decay, groups, group_of: None, state: BTreeMap::new(), noted: false }
     }
 
     /// Finds the group of each of a network's parameters by the names of its state dict; without
@@ -87,7 +90,12 @@ impl Optimizer {
     fn run<N: Module>(&mut self, net: N, gradients: Gradients, lr: f64, taken: Option<Taken>) -> Result<N, OptimError> {
         let mut mapper = Step { optimizer: self, gradients, lr, taken, path: PathStack::default(), error: None };
         let net = net.map(&mut mapper);
-        match mapper.error {
+        let error = mapper.error;
+        if !std::mem::replace(&mut self.noted, true) {
+            let values: usize = self.state.values().flat_map(Slots::lengths).map(|(_, length)| length).sum();
+            memory::owns("optimizer", values * size_of::<f32>());
+        }
+        match error {
             Some(error) => Err(error),
             None => Ok(net),
         }

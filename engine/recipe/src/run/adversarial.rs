@@ -10,7 +10,7 @@ use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_train::{AdversaryOptions, GanOptions, GanTrainer, Latents, Ranks, Shown};
 
 use super::fits::check_training;
-use super::session::training_loader;
+use super::session::{note_weights, training_loader};
 use super::{Cases, Plan, Start, parts};
 use crate::error::{At, Outcome, RecipeError};
 use crate::notice::notice;
@@ -139,6 +139,7 @@ pub(super) fn gan_trainer_over(
     (options.clip, options.seed) = (recipe.training.clip, recipe.training.seed);
     options.ranks = ranks.cloned();
     let d_optimizer = adversarial.optimizer.as_ref().unwrap_or(&recipe.optimizer);
+    note_weights([&generator, &discriminator]);
     GanTrainer::builder(generator, discriminator, adversarial.loss, &recipe.optimizer, loader)
         .d_optimizer(d_optimizer)
         .options(options)

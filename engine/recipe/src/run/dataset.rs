@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hearth_data::caches::CacheRun;
 use hearth_data::{Dataset, Item, Pipeline};
+use hearth_kernels::memory;
 use hearth_train::device;
 
 use super::Plan;
@@ -30,6 +31,10 @@ pub fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: Use
         free,
         ranks_here: plan.ranks_here,
     };
+    let before = memory::in_use();
     let name = if what == Use::Training { "training" } else { "validation" };
-    cache.dataset(items, pipeline, &run).while_doing(|| format!("preparing the {name} cases"))
+    let filled = cache.dataset(items, pipeline, &run).while_doing(|| format!("preparing the {name} cases"))?;
+    // What reading and transforming took is free again.
+    memory::owns("caches", memory::in_use().saturating_sub(before));
+    Ok(filled)
 }

@@ -39,6 +39,15 @@ pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
     Ok(handlers)
 }
 
+/// Who owns the host's memory: weights and optimizer of a card are its own.
+pub(super) fn owners_of(plan: &Plan) -> fn() -> Vec<(&'static str, usize)> {
+    if plan.on_processor {
+        memory::owners
+    } else {
+        || memory::owners().into_iter().filter(|(name, _)| *name == "caches").collect()
+    }
+}
+
 /// Handlers called after the plugins, and so after the validation: the recipe's own, and those that
 /// write the run's files.
 pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
@@ -53,7 +62,7 @@ pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
         }
     }
     // A profiler that the recipe lists notes memory as well.
-    measure_memory(memory::in_use);
+    measure_memory(memory::in_use, owners_of(plan));
     if let Some(profile) = &plan.recipe.profile {
         if profile.layers {
             layer_ranges(true);

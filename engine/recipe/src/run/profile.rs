@@ -11,6 +11,7 @@ use hearth_kernels::memory;
 use hearth_nn::layers::layer_ranges;
 use hearth_profile::{Profile, Roof, Schedule, measure_memory};
 
+use super::handlers::owners_of;
 use super::{Cases, Plan, Session, trials};
 use crate::advice::{Chain, Facts, Finding, advise};
 use crate::error::{Outcome, RecipeError};
@@ -63,7 +64,6 @@ pub fn profile(
     how: &Profiling,
     running: &dyn Fn(Arc<AtomicBool>),
 ) -> Outcome<Option<Profiled>> {
-    measure_memory(memory::in_use);
     let (unit, schedule) = how.steps();
     let before = Plan::new(document.clone())?.recipe;
     let tried = document.clone();
@@ -77,6 +77,7 @@ pub fn profile(
         document.set(&format!("training.val_interval={epochs}"))?;
     }
     let mut plan = Plan::new(document)?;
+    measure_memory(memory::in_use, owners_of(&plan));
     plan.progress = how.progress;
     // There is one recording at a time.
     plan.recipe.profile = None;

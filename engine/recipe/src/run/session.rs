@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use burn::module::Module;
 use hearth_data::{DataLoader, LoaderOptions};
 use hearth_engine::{Better, Engine, RunEnd};
-use hearth_kernels::{Tuning, TuningClock};
+use hearth_kernels::{Tuning, TuningClock, memory};
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_registry::counted;
@@ -80,6 +81,7 @@ impl Session {
 
     fn build(mut plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
         let (started, tuning) = (Instant::now(), TuningClock::start());
+        memory::no_owners();
         if let Some(ranks) = &ranks {
             parts::agree(&plan, data, ranks)?;
             plan.ranks_here = ranks.communicator().local_world();
@@ -373,12 +375,19 @@ pub(super) fn trainer_over(
     options.seed = recipe.training.seed;
     options.ranks = ranks.cloned();
     let discriminator = plan.discriminator(&network)?;
+    note_weights(discriminator.iter().chain([&network]));
     let mut builder = SupervisedTrainer::builder(network, loss, &recipe.optimizer, loader).options(options);
     if let Some(discriminator) = discriminator {
         let (adversarial, how) = plan.adversary();
         builder = builder.adversary(discriminator, adversarial, how);
     }
     builder.build().map_err(|error| plan.document.error_at("optimizer", error.to_string()))
+}
+
+/// Says whose memory networks are.
+pub(super) fn note_weights<'a>(networks: impl IntoIterator<Item = &'a AnyNetwork>) {
+    let values: usize = networks.into_iter().map(Module::num_params).sum();
+    memory::owns("weights", values * size_of::<f32>());
 }
 
 /// The training cases behind their pipeline, caches filled, in their order.
