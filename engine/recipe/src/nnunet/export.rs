@@ -111,6 +111,7 @@ impl Described {
         let mut back = [0; 3];
         prepared.transpose.iter().enumerate().for_each(|(to, from)| back[*from] = to);
         let batch_dice = serde_json::to_value(&recipe.loss)?["loss"]["batch"] == true;
+        let regions = recipe.learns().region_labels();
         let mut keys = json!({
             "data_identifier": format!("nnUNetPlans_{configuration}"),
             "preprocessor_name": "DefaultPreprocessor",
@@ -149,21 +150,21 @@ impl Described {
             "label_manager": "LabelManager",
             "foreground_intensity_properties_per_channel": intensities(&prepared),
         });
-        let labels = recipe.labels.iter().enumerate();
-        let labels: Map<String, Value> = labels
-            .map(|(label, name)| (if label == 0 { "background" } else { name.as_str() }.to_owned(), label.into()))
-            .collect();
-        if labels.len() != recipe.labels.len() {
-            return Err(RecipeError::new("two labels of the recipe have the same name, or one is called background"));
-        }
+        let labels = match &regions {
+            Some(regions) => labels_of_regions(&recipe.labels, regions)?,
+            None => plain_labels(&recipe.labels)?,
+        };
         let names = channel_names(&schemes, &options.channel_names)?;
-        let dataset = json!({
+        let mut dataset = json!({
             "name": title,
             "channel_names": names,
             "labels": labels,
             "numTraining": 0,
             "file_ending": options.file_ending,
         });
+        if let Some(regions) = &regions {
+            dataset["regions_class_order"] = json!(class_order(regions)?);
+        }
         Ok(Described { plans, dataset, mirroring: augment.mirror_axes })
     }
 
@@ -193,6 +194,43 @@ impl Described {
         });
         Ok(checkpoint::write(path, &weights, &about)?)
     }
+}
+
+/// The index of each name is its label, the first one's the background.
+fn plain_labels(names: &[String]) -> Outcome<Map<String, Value>> {
+    let labels: Map<String, Value> = (names.iter().enumerate())
+        .map(|(label, name)| (if label == 0 { "background" } else { name.as_str() }.to_owned(), label.into()))
+        .collect();
+    if labels.len() != names.len() {
+        return Err(RecipeError::new("two labels of the recipe have the same name, or one is called background"));
+    }
+    Ok(labels)
+}
+
+/// Background, and the labels of each region in the order of the outputs.
+fn labels_of_regions(names: &[String], regions: &[Vec<i64>]) -> Outcome<Map<String, Value>> {
+    let background = ("background".to_owned(), Value::from(0));
+    let labels: Map<String, Value> =
+        names.iter().zip(regions).map(|(name, labels)| (name.clone(), json!(labels))).chain([background]).collect();
+    if labels.len() != names.len() + 1 {
+        return Err(RecipeError::new("two regions of the recipe have the same name, or one is called background"));
+    }
+    Ok(labels)
+}
+
+/// The label that each output writes, where a later one overwrites: the one that no later output has.
+fn class_order(regions: &[Vec<i64>]) -> Outcome<Vec<i64>> {
+    let own = |(place, labels): (usize, &Vec<i64>)| {
+        let later: Vec<i64> = regions[place + 1..].iter().flatten().copied().collect();
+        match labels.iter().copied().filter(|label| !later.contains(label)).collect::<Vec<i64>>()[..] {
+            [one] => Ok(one),
+            _ => Err(RecipeError::new(format!(
+                "nnU-Net cannot say which label region {labels:?} writes: it takes one that no later region has, and there is \
+                 not exactly one; order regions from the largest to the smallest"
+            ))),
+        }
+    };
+    regions.iter().enumerate().map(own).collect()
 }
 
 /// The only step of this kind.

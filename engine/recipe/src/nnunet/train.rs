@@ -7,6 +7,9 @@ use toml::Value as Toml;
 
 use crate::error::{Outcome, RecipeError};
 
+/// The step that makes a channel of each region.
+const CONVERTS: &str = "ConvertToMultiChannelBasedOnBratsClasses";
+
 /// Iterations of an epoch, and epochs of a training.
 const ITERATIONS: usize = 250;
 const EPOCHS: usize = 1000;
@@ -15,15 +18,12 @@ const EPOCHS: usize = 1000;
 /// augmentation, network, loss, optimizer and schedule.
 ///
 /// # Errors
-/// Plans that cannot be read, and what is not trained here: regions, an ignore label, the second
-/// stage of a cascade, pictures, networks of other layers.
+/// Plans that cannot be read, and what is not trained here: an ignore label, the second stage of a
+/// cascade, pictures, networks of other layers.
 pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
     let parsed = Plans::parse(plans.clone())?;
     let planned = parsed.configuration(configuration)?;
     let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));
-    if dataset.labels.has_regions() {
-        return refused("labels are regions, which is not supported yet");
-    }
     if dataset.labels.ignore.is_some() {
         return refused("there is an ignore label, which is not supported yet");
     }
@@ -38,8 +38,10 @@ pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str
     let Some(batch) = number("batch_size").filter(|batch| *batch > 0) else {
         return refused("batch_size is missing; expected a number above 0");
     };
-    let names: Vec<String> = dataset.labels.heads.iter().map(|(name, _)| name.clone()).collect();
-    Ok(Writer { plans: &parsed, planned: &planned, batch, names, batch_dice: keys["batch_dice"] == true }
+    let heads = &dataset.labels.heads;
+    let names: Vec<String> = heads.iter().map(|(name, _)| name.clone()).collect();
+    let regions = dataset.labels.has_regions().then(|| heads.iter().map(|(_, labels)| labels.as_slice()).collect());
+    Ok(Writer { plans: &parsed, planned: &planned, batch, names, regions, batch_dice: keys["batch_dice"] == true }
         .text(plans["experiment_planner_used"].as_str().unwrap_or("its planner")))
 }
 
@@ -48,6 +50,8 @@ struct Writer<'a> {
     planned: &'a Configuration,
     batch: usize,
     names: Vec<String>,
+    /// The labels of each region, where labels are regions.
+    regions: Option<Vec<&'a [u16]>>,
     batch_dice: bool,
 }
 
@@ -75,7 +79,7 @@ impl Writer<'_> {
         };
         format!(
             r#"# {dataset}, {configuration}: {plans_name} of nnU-Net's {planner}. `hearth plan` wrote it.
-task = {task}
+{task}
 labels = {labels}
 
 transforms = [
@@ -86,11 +90,11 @@ transforms = [
 {normalization}      ] }},
     # What the image does not show is background to the metric.
     {{ name = "ThresholdIntensity", keys = ["label"], threshold = 0.0, only = "validation" }},
-    {{ name = "ClassesToIndices", keys = ["label"], num_classes = {classes}, max_samples_per_class = 10000, only = "train" }},
-    {{ name = "RandNnunetPatch", keys = ["image", "label"], patch_size = {patch}, indices_key = "label_cls_indices",
+{classes_to_indices}
+    {{ name = "RandNnunetPatch", keys = ["image", "label"], patch_size = {patch}, indices_key = "{listed}_cls_indices",
       foreground = {foreground:?} }},
     {{ name = "RandNnunetAugment", keys = ["image", "label"], {augment} }},
-]
+{to_regions}]
 
 [data]
 workers = 4
@@ -102,7 +106,7 @@ sampler = {{ name = "RandomSampler", num_samples = {samples} }}    # {ITERATIONS
 [loss]
 name = "DeepSupervisionLoss"
 weights = [{weights}]
-loss = {{ name = "DiceCELoss", include_background = false, to_onehot_y = true, softmax = true, batch = {batch_dice} }}
+loss = {loss}
 
 [optimizer]
 name = "SGD"
@@ -136,7 +140,11 @@ flips = {flips}
             configuration = planned.name,
             plans_name = one_line(&plans.plans_name),
             planner = one_line(planner),
-            task = Toml::String(plans.dataset_name.clone()),
+            task = self.task(),
+            classes_to_indices = self.classes_to_indices(),
+            listed = if self.regions.is_some() { "regions" } else { "label" },
+            to_regions = self.to_regions(),
+            loss = self.loss(),
             labels = Toml::Array(labels),
             spacing = floats(&planned.spacing),
             transpose = list(&plans.transpose_forward),
@@ -145,8 +153,56 @@ flips = {flips}
             samples = ITERATIONS * batch,
             network = network(&planned.architecture, planned.normalization_schemes.len(), classes),
             weights = weights.join(", "),
-            batch_dice = self.batch_dice,
         )
+    }
+
+    /// Foreground is drawn by class, or by region.
+    fn classes_to_indices(&self) -> String {
+        let Some(regions) = &self.regions else {
+            let classes = self.names.len();
+            return format!(
+                "    {{ name = \"ClassesToIndices\", keys = [\"label\"], num_classes = {classes}, \
+                 max_samples_per_class = 10000, only = \"train\" }},"
+            );
+        };
+        // The first list is no foreground.
+        let lists: Vec<&[u16]> = [&[0][..]].into_iter().chain(regions.iter().copied()).collect();
+        format!(
+            "    # A list of voxels for each region.\n\
+             \x20   {{ name = \"CopyItems\", keys = [\"label\"], names = [\"regions\"], only = \"train\" }},\n\
+             \x20   {{ name = \"{CONVERTS}\", keys = [\"regions\"], classes = {lists:?}, only = \"train\" }},\n\
+             \x20   {{ name = \"ClassesToIndices\", keys = [\"regions\"], max_samples_per_class = 10000, only = \"train\" }},\n\
+             \x20   {{ name = \"DeleteItems\", keys = [\"regions\"], only = \"train\" }},"
+        )
+    }
+
+    fn to_regions(&self) -> String {
+        // What hangs out of the image belongs to no region.
+        let step = |regions: &Vec<&[u16]>| {
+            format!("    {{ name = \"{CONVERTS}\", keys = [\"label\"], classes = {regions:?} }},\n")
+        };
+        self.regions.as_ref().map(step).unwrap_or_default()
+    }
+
+    fn task(&self) -> String {
+        match &self.regions {
+            Some(regions) => {
+                let title = Toml::String(self.plans.dataset_name.clone());
+                format!("title = {title}\ntask = {{ name = \"Regions\", classes = {regions:?} }}")
+            }
+            None => format!("task = {}", Toml::String(self.plans.dataset_name.clone())),
+        }
+    }
+
+    /// Dice and cross-entropy: over all outputs, or of each (a focal loss without a focus).
+    fn loss(&self) -> String {
+        let batch = self.batch_dice;
+        match self.regions {
+            Some(_) => format!("{{ name = \"DiceFocalLoss\", sigmoid = true, gamma = 0.0, batch = {batch} }}"),
+            None => format!(
+                "{{ name = \"DiceCELoss\", include_background = false, to_onehot_y = true, softmax = true, batch = {batch} }}"
+            ),
+        }
     }
 
     /// A line for each channel.
