@@ -178,7 +178,22 @@ impl Engine {
     /// # Errors
     /// When the event is custom and not registered, or a handler whose policy is [`OnError::Stop`]
     /// returns an error; the handlers after it are not called.
+    #[inline]
     pub fn fire(&mut self, event: Event, workflow: &mut dyn Workflow) -> Result<(), RunError> {
+        if self.is_unheard(event) && (self.progress.iterating || !self.has_to_carry_out()) {
+            self.unheard[event.id() as usize] += 1;
+            return Ok(());
+        }
+        self.fire_heard(event, workflow)
+    }
+
+    /// Whether nobody wants an event, which costs a look at a bit.
+    #[inline]
+    fn is_unheard(&self, event: Event) -> bool {
+        bit(event).is_some_and(|bit| self.wanted & bit == 0)
+    }
+
+    fn fire_heard(&mut self, event: Event, workflow: &mut dyn Workflow) -> Result<(), RunError> {
         if event.is_custom() && !self.registered.contains_key(&event) {
             return Err(self.error(RunErrorKind::UnknownEvent(event)));
         }
@@ -202,10 +217,7 @@ impl Engine {
     }
 
     fn dispatch(&mut self, event: Event, workflow: &mut dyn Workflow, lenient: bool) -> Result<(), RunError> {
-        // An event that nobody wants costs a look at a bit.
-        if let Some(bit) = bit(event)
-            && self.wanted & bit == 0
-        {
+        if self.is_unheard(event) {
             self.unheard[event.id() as usize] += 1;
             return Ok(());
         }

@@ -16,8 +16,9 @@ use crate::store::{Attach, Store};
 use crate::when::{Filter, When};
 
 /// The bit of a built-in event in [`Engine::wanted`]; a custom event has none.
+#[inline]
 pub(crate) fn bit(event: Event) -> Option<u64> {
-    1_u64.checked_shl(event.id()).filter(|_| event.id() < 64)
+    1_u64.checked_shl(event.id())
 }
 
 /// Identifies a handler of an engine, so that it can be removed.

@@ -28,6 +28,12 @@ struct Begun {
 pub(crate) struct Saves(VecDeque<Begun>);
 
 impl Engine {
+    /// Whether checkpoints were asked for, or are being written.
+    #[inline]
+    pub(crate) fn has_to_carry_out(&self) -> bool {
+        !(self.saves.0.is_empty() && self.requests.loads.is_empty() && self.requests.saves.is_empty())
+    }
+
     /// Reads and begins to write the requested checkpoints. An error counts as one of the handler
     /// that made the request.
     pub(crate) fn carry_out(
@@ -36,7 +42,7 @@ impl Engine {
         workflow: &mut dyn Workflow,
         lenient: bool,
     ) -> Result<(), RunError> {
-        if self.saves.0.is_empty() && self.requests.loads.is_empty() && self.requests.saves.is_empty() {
+        if !self.has_to_carry_out() {
             return Ok(());
         }
         self.settle(workflow, MOST, false, lenient)?;
