@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
-use hearth_profile::chrome::{self, Counter};
+use hearth_profile::chrome::{self, Counter, Curves, Stack};
 use hearth_profile::{Busy, Recording, Value, range};
 use serde_json::Value as Json;
 use tracing_subscriber::prelude::*;
@@ -63,17 +63,21 @@ fn spans_are_recorded_and_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json.gz");
     let memory = Counter { name: "memory (MiB)".into(), samples: vec![(0, 1.5), (2_000_000, 3.0)] };
-    chrome::write(&path, &timeline, &[memory], (3, "rank 3")).expect("written");
+    let parts = ["weights".to_owned(), "caches".to_owned()].to_vec();
+    let owners = Stack { name: "owners".into(), parts, samples: vec![(1_000_000, vec![1.0, 2.5])] };
+    let curves = Curves { counters: vec![memory], stacks: vec![owners] };
+    chrome::write(&path, &timeline, &curves, (3, "rank 3")).expect("written");
     let trace: Json =
         serde_json::from_reader(GzDecoder::new(std::fs::File::open(&path).expect("a file"))).expect("JSON");
     let events = trace["traceEvents"].as_array().expect("events");
     let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
-    assert_eq!((of("X").len(), of("C").len(), of("M").len()), (8, 2, 3));
+    assert_eq!((of("X").len(), of("C").len(), of("M").len()), (8, 3, 3));
     let batch = of("X")[7];
     assert_eq!((batch["name"].as_str(), batch["cat"].as_str()), (Some("batch \"c<1>\""), Some("batch")));
     assert_eq!((batch["pid"].as_u64(), batch["tid"].as_u64()), (Some(3), Some(1)));
     assert!((batch["dur"].as_f64().expect("µs") - timeline.ranges[7].nanos as f64 / 1e3).abs() < 1e-6);
-    assert_eq!(of("C")[1]["args"]["value"], 3.0);
+    assert_eq!(of("C")[0]["args"], serde_json::json!({ "weights": 1.0, "caches": 2.5 }));
+    assert_eq!(of("C")[2]["args"]["value"], 3.0);
 
     // A second recording begins with nothing.
     let recording = Recording::start().expect("the first one is over");
