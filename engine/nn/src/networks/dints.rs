@@ -237,12 +237,13 @@ impl Network for DiNTS {
         });
         let mut outputs = self.dints_space.forward(inputs.collect());
         let mut below: Option<Tensor<5>> = None;
-        for (depth, stem) in self.stem_up.iter().enumerate().rev().skip_while(|(depth, _)| *depth > self.lowest) {
+        let stems: Vec<&Stem> = self.stem_up.iter().collect();
+        for depth in (0..=self.lowest).rev() {
             let sum = match (outputs[depth].take(), below) {
                 (Some(own), Some(below)) => Some(residual_sum(own, below)),
                 (own, below) => own.or(below),
             };
-            below = sum.map(|sum| stem.layers.forward(sum));
+            below = sum.map(|sum| stems[depth].layers.forward(sum));
         }
         self.stem_finals.forward(below.unwrap_or(x))
     }

@@ -26,7 +26,7 @@ pub struct UNesTConfig {
     pub in_channels: usize,
     /// Channels of the output, one per class.
     pub out_channels: usize,
-    /// Size of the image, the same along each axis; a multiple of 16.
+    /// Size of the image, the same along each axis; a multiple of 32, at least 64.
     #[serde(default = "img_size")]
     #[setters(into)]
     pub img_size: Axes,
@@ -115,8 +115,9 @@ impl UNesTConfig {
     pub fn init(&self, device: &Device, seed: u64) -> Result<UNesT, ConfigError> {
         let mut facts = Facts::new("UNesT", 3, [self.in_channels, self.out_channels])?;
         let size = self.img_size.positive("img_size", 3)?;
-        if size != [size[0]; 3] {
-            return Err(ConfigError::value("img_size", size, "expected the same size along each axis"));
+        if size != [size[0]; 3] || size[0] % 32 != 0 || size[0] < 64 {
+            let expected = "expected the same multiple of 32 along each axis, at least 64";
+            return Err(ConfigError::value("img_size", size, expected));
         }
         if self.patch_size != 4 {
             return Err(ConfigError::value("patch_size", self.patch_size, "expected 4, which the decoder needs"));

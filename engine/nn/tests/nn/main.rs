@@ -8,6 +8,7 @@ mod classification;
 mod clients;
 mod conv_networks;
 mod cost;
+mod diffusion;
 mod dropout;
 mod freeze;
 mod gradients;
@@ -25,6 +26,7 @@ mod precision;
 mod pytorch;
 mod registry;
 mod running;
+mod unest;
 mod unet;
 mod weights;
 
