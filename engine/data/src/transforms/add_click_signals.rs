@@ -140,10 +140,9 @@ impl AddClickSignals {
     ) -> Result<Image, TransformError> {
         let device = image.data.device();
         let (side, [lx, ly]) = (self.bb_size, low);
-        let relative = |[x, y]: [usize; 2]| [x.checked_sub(lx)?, y.checked_sub(ly)?].into();
-        let within = |at: [usize; 2]| {
-            let found: Option<[usize; 2]> = relative(at);
-            found.filter(|[x, y]| *x < side && *y < side)
+        let within = |[x, y]: [usize; 2]| {
+            let at = [x.checked_sub(lx)?, y.checked_sub(ly)?];
+            (at[0] < side && at[1] < side).then_some(at)
         };
         let clicks: Vec<[usize; 2]> = within(own).into_iter().collect();
         let mut parts = vec![image.data.clone().narrow(1, lx, side).narrow(2, ly, side), self.map(&clicks, &device)?];

@@ -103,9 +103,9 @@ mod tests {
     fn on_a_device_numbers_wrap_in_the_same_way() {
         let image = tiny::line([-1.7, -0.5, 0.4, 2.9, 300.0]);
         let values = super::wrapped(image.data.clone(), 0.0, 256.0).into_data();
-        assert_eq!(values.to_vec::<f32>().ok(), Some(vec![255.0, 0.0, 0.0, 2.0, 44.0]));
+        assert_eq!(values.try_to_vec::<f32>().ok(), Some(vec![255.0, 0.0, 0.0, 2.0, 44.0]));
         let values = super::wrapped(image.data, -128.0, 256.0).into_data();
-        assert_eq!(values.to_vec::<f32>().ok(), Some(vec![-1.0, 0.0, 0.0, 2.0, 44.0]));
+        assert_eq!(values.try_to_vec::<f32>().ok(), Some(vec![-1.0, 0.0, 0.0, 2.0, 44.0]));
     }
 
     #[test]

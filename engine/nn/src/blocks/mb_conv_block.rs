@@ -200,19 +200,14 @@ mod tests {
             let padding = SamePadding::of(2, nominal, kernel, 2);
             (padding.before, padding.after)
         };
-        assert_eq!([ends(260, 3), ends(130, 3), ends(65, 5), ends(33, 3), ends(17, 5)], [
-            (0, 1),
-            (0, 1),
-            (2, 2),
-            (1, 1),
-            (2, 2)
-        ]);
+        assert_eq!(
+            [ends(260, 3), ends(130, 3), ends(65, 5), ends(33, 3), ends(17, 5)],
+            [(0, 1), (0, 1), (2, 2), (1, 1), (2, 2)]
+        );
         let even = SamePadding::of(3, 224, 3, 2);
-        assert_eq!([even.output(64), even.output(65), even.output(2), even.output(1)], [
-            Some(32),
-            Some(32),
-            Some(1),
-            None
-        ]);
+        assert_eq!(
+            [even.output(64), even.output(65), even.output(2), even.output(1)],
+            [Some(32), Some(32), Some(1), None]
+        );
     }
 }

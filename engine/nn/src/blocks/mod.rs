@@ -17,8 +17,8 @@ mod unetr_block;
 mod window;
 mod window_attention;
 
-pub(crate) use mb_conv_block::{SamePadding, mb_conv_name, normed_convolution};
 pub use mb_conv_block::{MBConvBlock, MBConvOptions};
+pub(crate) use mb_conv_block::{SamePadding, mb_conv_name, normed_convolution};
 pub use mlp::Mlp;
 pub use patch_embed::PatchEmbed;
 pub use patch_embedding::{PatchEmbeddingBlock, PatchEmbeddingOptions, PositionEmbedding, Projection};

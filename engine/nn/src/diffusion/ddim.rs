@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ddpm::{clip, min, max, thousand};
+use super::ddpm::{clip, max, min, thousand};
 use super::levels::{NoiseLevels, Schedule, ScheduleArguments};
 use super::scheduler::{DiffusionError, NoiseScheduler, PredictionType, Step, left, same_shape, spread};
 

@@ -5,8 +5,8 @@ use hearth_registry::{Fault, Kind, Named, Place};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::levels::linspace;
 use super::NoiseLevels;
+use super::levels::linspace;
 
 /// Options or time steps that do not fit.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

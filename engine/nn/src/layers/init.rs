@@ -74,12 +74,9 @@ impl Init {
             Init::KaimingFanOut => [Draw::Normal(deviation((outputs * x * y * z) as f64)), bias],
             Init::KaimingFanOutNoBias => [Draw::Normal(deviation((outputs * x * y * z) as f64)), Draw::Constant(0.0)],
             Init::Icnr(copies) => [Draw::NormalInGroups(deviation(fan_in(weight) as f64), copies), bias],
-            Init::Torch
-            | Init::Normal(_)
-            | Init::KaimingLeaky(_)
-            | Init::Gan(_)
-            | Init::InPlane
-            | Init::Zeros => self.transposed(weight, outputs),
+            Init::Torch | Init::Normal(_) | Init::KaimingLeaky(_) | Init::Gan(_) | Init::InPlane | Init::Zeros => {
+                self.transposed(weight, outputs)
+            }
         }
     }
 

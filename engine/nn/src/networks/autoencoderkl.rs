@@ -149,8 +149,7 @@ impl AutoencoderKLConfig {
             return Err(ConfigError::value("latent_channels", 0, "expected at least 1"));
         }
         let scope = Scope::new(device, seed);
-        let common =
-            Common { spatial_dims: self.spatial_dims, groups: self.norm_num_groups, eps: self.norm_eps };
+        let common = Common { spatial_dims: self.spatial_dims, groups: self.norm_num_groups, eps: self.norm_eps };
         let latent = |name: &str| common.conv(&scope.enter(name), [self.latent_channels; 2], 1);
         Ok(AutoencoderKL {
             encoder: self.encoder(&scope.enter("encoder").enter("blocks"), &common, &blocks)?,

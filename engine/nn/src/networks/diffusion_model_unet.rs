@@ -242,7 +242,8 @@ impl DiffusionModelUNet {
     pub fn predict(&self, x: Tensor<5>, timesteps: &[usize]) -> Tensor<5> {
         self.facts.clock.next_pass();
         let items = x.dims()[0];
-        let steps: Vec<usize> = (0..items).filter_map(|item| timesteps.get(item).or(timesteps.last())).copied().collect();
+        let steps: Vec<usize> =
+            (0..items).filter_map(|item| timesteps.get(item).or(timesteps.last())).copied().collect();
         let values = time_embedding(&steps, self.frequencies);
         let t = Tensor::<2>::from_data(TensorData::new(values, [steps.len(), self.frequencies]), &x.device());
         let embedding = self.time_embed.second.forward(swish(self.time_embed.first.forward(t)));

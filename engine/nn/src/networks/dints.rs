@@ -13,7 +13,7 @@ use super::defaults::{three_dims, yes};
 use super::dints_cell::CellOptions;
 use super::dints_space::{DintsSpace, TopologyInstance, TopologyInstanceConfig, act, norm};
 use super::facts::{Facts, by_facts};
-use crate::layers::{ConfigError, Conv, Layer, LayerSpec, Scope, Sequential, in_space, resize, residual_sum};
+use crate::layers::{ConfigError, Conv, Layer, LayerSpec, Scope, Sequential, in_space, residual_sum, resize};
 use crate::named::Named;
 
 /// How to build a [`DiNTS`]: MONAI's parameters and defaults.
@@ -68,7 +68,11 @@ impl DiNTSConfig {
         space.check()?;
         for (name, same, given) in [
             ("dints_space.spatial_dims", space.spatial_dims == self.spatial_dims, space.spatial_dims.to_string()),
-            ("dints_space.use_downsample", space.use_downsample == self.use_downsample, space.use_downsample.to_string()),
+            (
+                "dints_space.use_downsample",
+                space.use_downsample == self.use_downsample,
+                space.use_downsample.to_string(),
+            ),
         ] {
             if !same {
                 return Err(ConfigError::value(name, given, "the network has another one"));

@@ -61,12 +61,7 @@ impl CellOptions {
     }
 
     /// `ActiConvNormBlock`
-    pub fn act_conv_norm(
-        &self,
-        scope: &Scope,
-        channels: [usize; 2],
-        kernel: usize,
-    ) -> Result<Sequential, ConfigError> {
+    pub fn act_conv_norm(&self, scope: &Scope, channels: [usize; 2], kernel: usize) -> Result<Sequential, ConfigError> {
         let kernel = in_space(self.spatial_dims, kernel);
         let named = |name: &str, layer| (name.to_owned(), layer);
         Ok(Named::new(vec![

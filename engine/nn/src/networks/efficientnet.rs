@@ -13,9 +13,7 @@ use super::defaults::yes;
 use super::facts::Facts;
 use super::{Network, ShapeError};
 use crate::blocks::{MBConvBlock, MBConvOptions, SamePadding, mb_conv_name, normed_convolution};
-use crate::layers::{
-    Act, ConfigError, Convolution, Dropout, DropoutClock, Init, LayerSpec, Linear, Pool, Scope,
-};
+use crate::layers::{Act, ConfigError, Convolution, Dropout, DropoutClock, Init, LayerSpec, Linear, Pool, Scope};
 use crate::named::Named;
 
 /// How to build an [`EfficientNetBN`]: MONAI's parameters and defaults.
@@ -119,13 +117,7 @@ struct Stack {
     channels: [usize; 2],
 }
 
-const fn stack(
-    repeats: usize,
-    kernel_size: usize,
-    stride: usize,
-    expand_ratio: usize,
-    channels: [usize; 2],
-) -> Stack {
+const fn stack(repeats: usize, kernel_size: usize, stride: usize, expand_ratio: usize, channels: [usize; 2]) -> Stack {
     Stack { repeats, kernel_size, stride, expand_ratio, channels }
 }
 

@@ -16,7 +16,7 @@ use super::efficientnet::{self, EfficientNet, Scaling, efficientnet_name, two_di
 use super::facts::Facts;
 use super::{Network, ShapeError};
 use crate::layers::{
-    AdnOptions, ConfigError, Conv, DropoutSpec, LayerSpec, Layer, Scope, Sequential, UpsampleMode, in_space, per_axis,
+    AdnOptions, ConfigError, Conv, DropoutSpec, Layer, LayerSpec, Scope, Sequential, UpsampleMode, in_space, per_axis,
 };
 use crate::named::Named;
 
@@ -142,8 +142,7 @@ impl FlexibleUNetConfig {
         let root = Scope::new(device, seed);
         // MONAI's encoder keeps its linear layer to the classes of ImageNet.
         let sizes = [dims, self.in_channels, 1000];
-        let encoder =
-            EfficientNet::new(&root.enter("encoder"), scaling, sizes, &efficientnet::norm(), &facts.clock)?;
+        let encoder = EfficientNet::new(&root.enter("encoder"), scaling, sizes, &efficientnet::norm(), &facts.clock)?;
         let features = EfficientNet::feature_channels(scaling);
         let blocks = Blocks {
             spatial_dims: dims,

@@ -201,7 +201,8 @@ impl NestTransformer {
         let block = patches / first_grid;
         let kernel = [patch_size; 3];
         let shape = ConvShape { stride: kernel, ..ConvShape::default() };
-        let proj = Conv::new(&scope.enter("patch_embed").enter("proj"), [in_channels, embed_dims[0]], kernel, shape, true);
+        let proj =
+            Conv::new(&scope.enter("patch_embed").enter("proj"), [in_channels, embed_dims[0]], kernel, shape, true);
         let linear = scope.with_init(Init::Normal(DEVIATION));
         let layers: usize = depths.iter().sum();
         let rate = |layer: usize| options.drop_path_rate * layer as f64 / (layers.max(2) - 1) as f64;

@@ -139,8 +139,7 @@ impl UNesTConfig {
             depths: self.depths,
             drop_path_rate: 0.5,
         };
-        let blocks =
-            UnetrOptions { spatial_dims: 3, norm_name: self.norm_name.clone(), res_block: self.res_block };
+        let blocks = UnetrOptions { spatial_dims: 3, norm_name: self.norm_name.clone(), res_block: self.res_block };
         let encoder = |name: &str, channels| UnetrBasicBlock::new(&root.enter(name), &blocks, channels);
         let decoder = |name: &str, channels| UnetrUpBlock::new(&root.enter(name), &blocks, channels);
         let encoder10 = ConvolutionOptions {

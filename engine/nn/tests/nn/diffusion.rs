@@ -72,8 +72,17 @@ fn cases() -> Vec<(Value, usize)> {
         (zoo("DDIMScheduler", json!({})), 50),
         (zoo("DDPMScheduler", json!({})), 1000),
         (json!({"name": "DDIMScheduler"}), 7),
-        (json!({"name": "DDIMScheduler", "set_alpha_to_one": false, "steps_offset": 3, "prediction_type": "sample"}), 30),
-        (zoo("DDIMScheduler", json!({"prediction_type": "v_prediction", "clip_sample": true, "clip_sample_max": 0.2})), 9),
+        (
+            json!({"name": "DDIMScheduler", "set_alpha_to_one": false, "steps_offset": 3, "prediction_type": "sample"}),
+            30,
+        ),
+        (
+            zoo(
+                "DDIMScheduler",
+                json!({"prediction_type": "v_prediction", "clip_sample": true, "clip_sample_max": 0.2}),
+            ),
+            9,
+        ),
         (json!({"name": "DDIMScheduler", "schedule": "cosine", "s": 0.01, "num_train_timesteps": 400}), 20),
         (json!({"name": "DDIMScheduler", "schedule": "sigmoid_beta", "sig_range": 5.0}), 10),
         (json!({"name": "DDPMScheduler", "variance_type": "fixed_large", "prediction_type": "v_prediction"}), 250),
@@ -122,9 +131,8 @@ fn assert_answer(params: &Value, steps: usize, answer: &Answer) {
     assert_close(&left, &answer.left, 2e-6);
     for (timestep, [before, image]) in at(params).into_iter().zip(&answer.steps) {
         let at = Step { timestep, num_inference_steps: steps };
-        let [got, own] = scheduler
-            .step(&levels, at, predicted.clone(), x.clone(), &mut || noise.clone())
-            .expect("a step");
+        let [got, own] =
+            scheduler.step(&levels, at, predicted.clone(), x.clone(), &mut || noise.clone()).expect("a step");
         let scale = image.iter().chain(before).fold(1.0_f32, |largest, v| largest.max(v.abs()));
         assert_close(&values(got), before, 1e-5 * scale);
         assert_close(&values(own), image, 1e-5 * scale);
@@ -226,7 +234,8 @@ fn small() -> (AutoencoderKLConfig, DiffusionModelUNetConfig) {
 fn latent_images_are_sampled_and_decoded() {
     let device = Device::default();
     let (autoencoder, diffusion) = small();
-    let (autoencoder, diffusion) = (autoencoder.init(&device, 1).expect("sound"), diffusion.init(&device, 2).expect("sound"));
+    let (autoencoder, diffusion) =
+        (autoencoder.init(&device, 1).expect("sound"), diffusion.init(&device, 2).expect("sound"));
     let scheduler = DDIMScheduler { clip_sample: false, ..DDIMScheduler::default() };
     let sampling = Sampling { scheduler: &scheduler, num_inference_steps: 4, seed: 0 };
     let inferer = LatentDiffusionInferer { scale_factor: 2.0 };

@@ -2,6 +2,7 @@
 //! MONAI itself.
 
 mod absurd;
+mod bundle_networks;
 mod checkpointing;
 mod classification;
 #[path = "../../../../tests/clients.rs"]

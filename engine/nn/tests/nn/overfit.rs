@@ -278,7 +278,13 @@ fn networks_of_bundles() {
     let large = [2, 1, 32, 32, 1];
     let flexible = json!({"out_channels": 2, "backbone": "efficientnet-b0", "decoder_channels": [16, 16, 8, 8, 8]});
     learns(&of("FlexibleUNet", flexible), large, Segment, 0.003, 3.0);
-    learns(&of("EfficientNetBN", json!({"model_name": "efficientnet-b0", "num_classes": 2})), large, Classify, 0.003, 4.0);
+    learns(
+        &of("EfficientNetBN", json!({"model_name": "efficientnet-b0", "num_classes": 2})),
+        large,
+        Classify,
+        0.003,
+        4.0,
+    );
     let codes = json!([[[1, 0, 1, 0], [1, 1, 0, 1]], [[1, 0, 1, 0], [1, 0, 0, 1]]]);
     let space = json!({"name": "TopologyInstance", "num_blocks": 2, "num_depths": 2, "channel_mul": 0.125,
         "spatial_dims": 2, "arch_code": codes});

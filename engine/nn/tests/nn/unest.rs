@@ -30,7 +30,7 @@ struct Case {
 }
 
 /// Draws from U(-1, 1), a function of key, seed and index: the formula of `tests/golden`.
-fn drawn(key: &str, seed: u64, count: usize) -> impl Iterator<Item = f64> {
+pub fn drawn(key: &str, seed: u64, count: usize) -> impl Iterator<Item = f64> {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
     let start = key.bytes().fold(0xCBF2_9CE4_8422_2325, hash) ^ seed;
     (1..=count as u64).map(move |i| {

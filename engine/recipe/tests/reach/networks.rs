@@ -101,11 +101,7 @@ fn small(name: &str) -> (Fits, [usize; 3], Table) {
                 num_depths = 2
             },
         ),
-        "EfficientNetBN" => (
-            Classes,
-            FLAT,
-            with(flat("in_channels", "num_classes"), "model_name", "efficientnet-b0"),
-        ),
+        "EfficientNetBN" => (Classes, FLAT, with(flat("in_channels", "num_classes"), "model_name", "efficientnet-b0")),
         "AutoencoderKL" | "DiffusionModelUNet" => (
             Images,
             SOLID,
