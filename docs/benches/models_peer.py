@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import torch
 from monai.networks import nets
 from monai.networks.nets import swin_unetr
@@ -28,6 +29,12 @@ def build(entry):
         config["in_channels"] = 512
     if config.get("pool") == "":
         config["pool"] = None
+    if entry["name"] in ("EfficientNetBN", "FlexibleUNet"):
+        config["pretrained"] = False
+    if entry["name"] == "DiNTS":
+        space = {key: value for key, value in config["dints_space"].items() if key != "name"}
+        space["arch_code"] = [np.array(code) for code in space["arch_code"]]
+        config |= {"dints_space": nets.TopologyInstance(**space), "node_a": torch.tensor(config["node_a"])}
     return (getattr(nets, entry["name"], None) or getattr(swin_unetr, entry["name"]))(**config)
 
 
@@ -37,6 +44,12 @@ def shape(entry, net):
     if entry["name"] == "Generator":
         return [full[0], *entry["example"]["latent_shape"]]
     return full[:-1] if full[-1] == 1 else full
+
+
+def inputs(entry, net):
+    """A diffusion model also takes the time step of each item."""
+    x = torch.rand(shape(entry, net))
+    return (x, torch.zeros(len(x), dtype=torch.long)) if entry["name"] == "DiffusionModelUNet" else (x,)
 
 
 def tensors(output):
@@ -51,7 +64,7 @@ def count(entry):
     net = build(entry).eval()
     parameters = sum(p.numel() for p in net.parameters())
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        outputs = tensors(net(torch.zeros(shape(entry, net))))
+        outputs = tensors(net(*inputs(entry, net)))
     return {"parameters": parameters, "flops": counter.get_total_flops(), "outputs": [list(y.shape) for y in outputs]}
 
 
@@ -61,13 +74,13 @@ def peak():
 
 def measure(entry, runs):
     net = build(entry).train()
-    x = torch.rand(shape(entry, net))
+    x = inputs(entry, net)
     before = peak()
     forward, backward = [], []
     for turn in range(runs + 1):
         net.zero_grad(set_to_none=True)
         start = time.perf_counter()
-        loss = sum(y.float().square().mean() for y in tensors(net(x)))
+        loss = sum(y.float().square().mean() for y in tensors(net(*x)))
         middle = time.perf_counter()
         loss.backward()
         end = time.perf_counter()

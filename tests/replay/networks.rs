@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use hearth::nn::networks::{Network, NetworkConfig, SegResNetVAEConfig, VarAutoEncoderConfig};
+use hearth::nn::networks::{
+    AutoencoderKLConfig, DiNTSConfig, DiffusionModelUNet, DiffusionModelUNetConfig, Network, NetworkConfig,
+    SegResNetVAEConfig, VarAutoEncoderConfig,
+};
 use hearth::nn::optim::Gradients;
 use hearth::nn::weights;
 use hearth_tests::golden::{Array, Case, Check, Miss, Outcome};
@@ -15,16 +19,21 @@ use super::batch::{tensor, values};
 use super::{classification, state_dict};
 
 /// The networks of convolutions; the others are replayed by [`classification`].
-const CONVOLUTIONAL: [&str; 22] = [
+const CONVOLUTIONAL: [&str; 27] = [
     "AHNet",
     "AttentionUnet",
     "AutoEncoder",
+    "AutoencoderKL",
     "BasicUNet",
     "BasicUNetPlusPlus",
     "Classifier",
     "Critic",
+    "DiffusionModelUNet",
+    "DiNTS",
     "Discriminator",
     "DynUNet",
+    "EfficientNetBN",
+    "FlexibleUNet",
     "Generator",
     "HighResNet",
     "MultiScalePatchDiscriminator",
@@ -67,12 +76,59 @@ pub fn replay(case: &Case) -> Outcome {
                 None => net.forward_all(x),
             })
         }
+        "AutoencoderKL" => {
+            let net = read::<AutoencoderKLConfig>(params(case))?.init(&device, 0).map_err(unsupported)?;
+            // Recorded without a draw: the mean is decoded in training, too.
+            run(case, net, &device, |net, x| {
+                let (mean, deviation) = net.encode(x);
+                vec![net.decode(mean.clone()), mean, deviation]
+            })
+        }
+        "DiffusionModelUNet" => {
+            let net = read::<DiffusionModelUNetConfig>(params(case))?.init(&device, 0).map_err(unsupported)?;
+            let steps = serde_json::from_value(case.call["timesteps"].clone())?;
+            run(case, AtSteps { net, steps }, &device, |net, x| net.forward_all(x))
+        }
+        "DiNTS" => {
+            let mut params = params(case);
+            let space = params["dints_space"].take();
+            params["dints_space"] = space["params"].clone();
+            params["dints_space"]["name"] = space["op"].clone();
+            let net = read::<DiNTSConfig>(params)?.init(&device, 0).map_err(unsupported)?;
+            run(case, net, &device, |net, x| net.forward_all(x))
+        }
         op => {
             let mut params = params(case);
             params["name"] = json!(if op == "VNetTrimmed" { "VNet" } else { op });
             let net = read::<NetworkConfig>(params)?.init(&device, 0).map_err(unsupported)?;
             run(case, net, &device, |net, x| net.forward_all(x))
         }
+    }
+}
+
+/// A diffusion model at the time steps of a case.
+#[derive(Module, Debug)]
+struct AtSteps {
+    net: DiffusionModelUNet,
+    #[module(skip)]
+    steps: Vec<usize>,
+}
+
+impl Network for AtSteps {
+    fn spatial_dims(&self) -> usize {
+        self.net.spatial_dims()
+    }
+
+    fn channels(&self) -> [usize; 2] {
+        self.net.channels()
+    }
+
+    fn forward(&self, x: Tensor<5>) -> Tensor<5> {
+        self.net.predict(x, &self.steps)
+    }
+
+    fn torch_name(&self, path: &str) -> Option<String> {
+        self.net.torch_name(path.strip_prefix("net.")?)
     }
 }
 

@@ -7,7 +7,7 @@
 //! - [`counter_rng`]: random numbers without a state.
 //! - [`mod@dropout`]: dropout by a random key, forward and backward.
 //! - [`mod@filter`]: separable filters, Gaussian taps.
-//! - [`gelu`] and [`layer_norm`]: what transformers need in addition to attention.
+//! - [`gelu`] and [`layer_norm`]: what transformers need in addition to attention; [`swish`].
 //! - [`host`]: reads or changes the values of a CPU tensor in place, without a copy.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable
 //!   weights.
@@ -79,6 +79,7 @@ mod shared;
 pub mod sigmoid_sums;
 mod simd;
 pub mod softmax_sums;
+mod swish;
 mod switch;
 mod threads;
 #[cfg(gpu_kernels)]
@@ -101,6 +102,7 @@ pub use rectify::{rectified_sum, rectify};
 pub use resample::{Interpolation, Matrix, Padding, Sampling, resample, resample_part, sample_grid};
 pub use separable::{AxisTaps, separable};
 pub use simd::processor_paths;
+pub use swish::swish;
 pub use switch::{use_kernels, uses_kernels};
 pub use threads::join_thread_pool;
 pub use tune::Tune;

@@ -1,5 +1,6 @@
 //! The blocks networks are built from, with MONAI's names, defaults and state-dict keys.
 
+mod mb_conv_block;
 mod mlp;
 mod patch_embed;
 mod patch_embedding;
@@ -7,6 +8,7 @@ mod patch_merging;
 mod position_embedding;
 mod se_block;
 mod self_attention;
+mod spatial_attention;
 mod squeeze_and_excitation;
 mod swin_transformer_block;
 mod transformer_block;
@@ -15,6 +17,8 @@ mod unetr_block;
 mod window;
 mod window_attention;
 
+pub use mb_conv_block::{MBConvBlock, MBConvOptions};
+pub(crate) use mb_conv_block::{SamePadding, mb_conv_name, normed_convolution};
 pub use mlp::Mlp;
 pub use patch_embed::PatchEmbed;
 pub use patch_embedding::{PatchEmbeddingBlock, PatchEmbeddingOptions, PositionEmbedding, Projection};
@@ -22,6 +26,8 @@ pub use patch_merging::{Merging, PatchMerging};
 pub(crate) use se_block::EXPANSION;
 pub use se_block::{SEBlock, SEBlockKind, SEBlockOptions};
 pub use self_attention::SelfAttention;
+pub(crate) use self_attention::{fused, product, softmax, split_heads};
+pub use spatial_attention::{SpatialAttentionBlock, SpatialAttentionOptions};
 pub use squeeze_and_excitation::{ChannelSELayer, ChannelSEOptions};
 pub use swin_transformer_block::{SwinTransformerBlock, SwinTransformerOptions};
 pub use transformer_block::{TransformerBlock, TransformerOptions};

@@ -8,7 +8,7 @@ use crate::cost;
 use crate::layers::{ConfigError, Dropout, DropoutClock, Linear, Scope};
 
 /// Queries, keys and values of every head, each `[b, heads, n, d]`, from `[b, n, 3 heads d]`.
-pub(super) fn split_heads(qkv: Tensor<3>, heads: usize) -> [Tensor<4>; 3] {
+pub(crate) fn split_heads(qkv: Tensor<3>, heads: usize) -> [Tensor<4>; 3] {
     let [b, n, features] = qkv.dims();
     let d = features / (3 * heads);
     let split = qkv.reshape([b, n, 3, heads, d]).permute([2, 0, 3, 1, 4]);
@@ -22,13 +22,13 @@ pub(super) fn join_heads(x: Tensor<4>) -> Tensor<3> {
 }
 
 /// The softmax over the last axis, in f32.
-pub(super) fn softmax<const D: usize>(scores: Tensor<D>) -> Tensor<D> {
+pub(crate) fn softmax<const D: usize>(scores: Tensor<D>) -> Tensor<D> {
     let dtype = scores.dtype();
     cost::output(None, activation::softmax(scores.cast(DType::F32), D - 1).cast(dtype))
 }
 
 /// Products of the heads' matrices: `[b, heads, n, k]` by `[b, heads, k, m]`.
-pub(super) fn product(left: Tensor<4>, right: Tensor<4>) -> Tensor<4> {
+pub(crate) fn product(left: Tensor<4>, right: Tensor<4>) -> Tensor<4> {
     let ([b, heads, n, k], [_, _, _, m]) = (left.dims(), right.dims());
     let device = left.device();
     cost::product(None, (b * heads * n * k * m) as u64, [b, heads, n, m], &device, || left.matmul(right))
@@ -38,7 +38,7 @@ pub(super) fn product(left: Tensor<4>, right: Tensor<4>) -> Tensor<4> {
 /// there is no kernel, where dropout applies to the weights, or where costs are counted per
 /// operation.
 #[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
-pub(super) fn fused(
+pub(crate) fn fused(
     qkv: Tensor<3>,
     heads: usize,
     scale: f64,

@@ -155,6 +155,11 @@ pub(crate) fn gelu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     cost::output(None, hearth_kernels::gelu(x))
 }
 
+/// `torch.nn.functional.silu`
+pub(crate) fn swish<const D: usize>(x: Tensor<D>) -> Tensor<D> {
+    cost::output(None, hearth_kernels::swish(x))
+}
+
 impl Function {
     fn apply(self, x: Tensor<5>) -> Tensor<5> {
         match self {
@@ -170,6 +175,7 @@ impl Function {
             Function::Tanh => activation::tanh(x),
             Function::Softmax => softmax(x),
             Function::LogSoftmax => log_softmax(x),
+            Function::Swish(1.0) => hearth_kernels::swish(x),
             Function::Swish(alpha) => x.clone() * activation::sigmoid(x * alpha),
             Function::Mish => activation::mish(x),
         }

@@ -105,6 +105,11 @@ impl Convolution {
         self.forward_of(Channels::One(x), None)
     }
 
+    /// The same with an optional shortcut that is added to the output.
+    pub(crate) fn forward_with_shortcut(&self, x: Tensor<5>, shortcut: Option<Tensor<5>>) -> Tensor<5> {
+        self.forward_of(Channels::One(x), shortcut)
+    }
+
     /// The same for channels that may lie in two tensors, with an optional shortcut that is added
     /// to the output.
     pub(crate) fn forward_of(&self, x: Channels, shortcut: Option<Tensor<5>>) -> Tensor<5> {

@@ -11,6 +11,8 @@ pub enum Init {
     KaimingFanIn,
     /// Convolutions from `N(0, 2 / fan_out)`, biases of linear layers 0.
     KaimingFanOut,
+    /// As `KaimingFanOut`, biases of convolutions 0, too.
+    KaimingFanOutNoBias,
     /// Linear layers from the normal distribution of this standard deviation, their biases 0.
     Normal(f64),
     /// Convolutions, including transposed ones, from `N(0, 2 / ((1 + slope^2) fan_in))`, where
@@ -22,6 +24,8 @@ pub enum Init {
     /// Convolutions, including transposed ones, from `N(0, 2 / (kx ky out))`: the kernel counts
     /// within its first plane only.
     InPlane,
+    /// Convolutions and linear layers of 0: a residual block begins as its shortcut.
+    Zeros,
     /// Convolutions as `KaimingFanIn`, but this many output channels in a row have the same kernel,
     /// so that a pixel shuffle starts as nearest-neighbour resizing (Aitken et al.,
     /// <https://arxiv.org/abs/1707.02937>).
@@ -68,8 +72,9 @@ impl Init {
         match self {
             Init::KaimingFanIn => [Draw::Normal(deviation(fan_in(weight) as f64)), bias],
             Init::KaimingFanOut => [Draw::Normal(deviation((outputs * x * y * z) as f64)), bias],
+            Init::KaimingFanOutNoBias => [Draw::Normal(deviation((outputs * x * y * z) as f64)), Draw::Constant(0.0)],
             Init::Icnr(copies) => [Draw::NormalInGroups(deviation(fan_in(weight) as f64), copies), bias],
-            Init::Torch | Init::Normal(_) | Init::KaimingLeaky(_) | Init::Gan(_) | Init::InPlane => {
+            Init::Torch | Init::Normal(_) | Init::KaimingLeaky(_) | Init::Gan(_) | Init::InPlane | Init::Zeros => {
                 self.transposed(weight, outputs)
             }
         }
@@ -84,10 +89,14 @@ impl Init {
                 [Draw::Normal(deviation(fan)), Draw::Constant(0.0)]
             }
             Init::Gan(deviation) => [Draw::Normal(deviation), Draw::Constant(0.0)],
+            Init::Zeros => [Draw::Constant(0.0); 2],
             Init::InPlane => [Draw::Normal(deviation((weight[2] * weight[3] * outputs) as f64)), uniform],
-            Init::Torch | Init::KaimingFanIn | Init::KaimingFanOut | Init::Normal(_) | Init::Icnr(_) => {
-                [uniform, uniform]
-            }
+            Init::Torch
+            | Init::KaimingFanIn
+            | Init::KaimingFanOut
+            | Init::KaimingFanOutNoBias
+            | Init::Normal(_)
+            | Init::Icnr(_) => [uniform, uniform],
         }
     }
 
@@ -95,8 +104,9 @@ impl Init {
     pub(super) fn linear(self, fan_in: usize) -> [Draw; 2] {
         let uniform = Draw::Uniform(torch_bound(fan_in));
         match self {
-            Init::KaimingFanIn | Init::KaimingFanOut => [uniform, Draw::Constant(0.0)],
+            Init::KaimingFanIn | Init::KaimingFanOut | Init::KaimingFanOutNoBias => [uniform, Draw::Constant(0.0)],
             Init::Normal(deviation) => [Draw::Normal(deviation), Draw::Constant(0.0)],
+            Init::Zeros => [Draw::Constant(0.0); 2],
             Init::Torch | Init::KaimingLeaky(_) | Init::Gan(_) | Init::InPlane | Init::Icnr(_) => [uniform, uniform],
         }
     }

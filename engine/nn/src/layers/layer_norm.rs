@@ -19,6 +19,8 @@ pub struct LayerNorm {
     /// Offset per feature.
     pub bias: Param<Tensor<1>>,
     #[module(skip)]
+    eps: f64,
+    #[module(skip)]
     path: LayerPath,
 }
 
@@ -28,8 +30,15 @@ impl LayerNorm {
         LayerNorm {
             weight: scope.constant([features], 1.0),
             bias: scope.constant([features], 0.0),
+            eps: EPS,
             path: LayerPath::of(scope),
         }
+    }
+
+    /// The same with another epsilon than PyTorch's default.
+    #[must_use]
+    pub fn with_eps(self, eps: f64) -> Self {
+        LayerNorm { eps, ..self }
     }
 
     /// Same shape and type out as in.
@@ -37,7 +46,7 @@ impl LayerNorm {
         let _range = self.path.enter(0);
         let dtype = x.dtype();
         let (weight, bias) = (self.weight.val().cast(DType::F32), self.bias.val().cast(DType::F32));
-        let y = cast(hearth_kernels::layer_norm(cast(x, DType::F32), weight, bias, EPS), dtype);
+        let y = cast(hearth_kernels::layer_norm(cast(x, DType::F32), weight, bias, self.eps), dtype);
         cost::output(Some(self.weight.id), y)
     }
 }

@@ -27,7 +27,7 @@ mod sync;
 mod upsample;
 
 pub use activation::{Act, PRelu, Plain};
-pub(crate) use activation::{activated_sum, gelu, leaky_relu, relu, residual_sum};
+pub(crate) use activation::{activated_sum, gelu, leaky_relu, relu, residual_sum, swish};
 pub use adn::{Adn, AdnLayer, AdnOptions};
 pub(crate) use adn::{Optional, act, norm, norm_then_act};
 pub use conv::{Conv, ConvTranspose};

@@ -19,7 +19,7 @@ pub enum UpsampleMode {
     Deconv,
     /// A transposed convolution in as many groups as there are output channels.
     DeconvGroup,
-    /// A convolution of kernel 1 where the number of channels changes, then linear interpolation.
+    /// A convolution of kernel 1 where the number of channels changes, then interpolation.
     NonTrainable,
     /// A convolution whose channels become voxels (Shi et al., <https://arxiv.org/abs/1609.05158>),
     /// then a mean that removes the checkerboard (Aitken et al.,
@@ -40,8 +40,9 @@ pub struct UpSampleOptions {
     pub kernel: Option<[usize; 3]>,
     /// The mode.
     pub mode: UpsampleMode,
-    /// Whether linear interpolation aligns the centres of the corner voxels instead of their outer
-    /// corners.
+    /// How [`UpsampleMode::NonTrainable`] interpolates.
+    pub interpolation: InterpolateMode,
+    /// Whether interpolation aligns the centres of the corner voxels instead of their outer corners.
     pub align_corners: bool,
     /// Whether convolutions have a bias.
     pub bias: bool,
@@ -51,7 +52,16 @@ impl UpSampleOptions {
     /// Factor 2 and MONAI's defaults.
     pub fn new(spatial_dims: usize, channels: [usize; 2], mode: UpsampleMode) -> Self {
         let scale = in_space(spatial_dims, 2);
-        UpSampleOptions { spatial_dims, channels, scale, kernel: None, mode, align_corners: true, bias: true }
+        UpSampleOptions {
+            spatial_dims,
+            channels,
+            scale,
+            kernel: None,
+            mode,
+            interpolation: InterpolateMode::Linear,
+            align_corners: true,
+            bias: true,
+        }
     }
 }
 
@@ -69,13 +79,15 @@ pub struct DeconvGroup {
     pub deconvgroup: ConvTranspose,
 }
 
-/// Linear interpolation.
+/// Interpolation.
 #[derive(Module, Debug)]
 pub struct NonTrainable {
     /// Changes the number of channels before, where it changes.
     pub preconv: Option<Conv>,
     #[module(skip)]
     scale: [usize; 3],
+    #[module(skip)]
+    interpolation: InterpolateMode,
     #[module(skip)]
     align_corners: bool,
 }
@@ -132,7 +144,8 @@ impl UpSample {
                 let scope = scope.enter("preconv");
                 let conv = || Conv::new(&scope, *channels, [1; 3], ConvShape::default(), *bias);
                 let preconv = (input != output).then(conv);
-                UpSample::NonTrainable(NonTrainable { preconv, scale: *scale, align_corners: options.align_corners })
+                let UpSampleOptions { interpolation, align_corners, .. } = *options;
+                UpSample::NonTrainable(NonTrainable { preconv, scale: *scale, interpolation, align_corners })
             }
             UpsampleMode::PixelShuffle => {
                 let factor = in_space(*spatial_dims, scale[0]);
@@ -158,7 +171,7 @@ impl UpSample {
                 };
                 let [_, _, dx, dy, dz] = x.dims();
                 let [sx, sy, sz] = layer.scale;
-                resize(x, [dx * sx, dy * sy, dz * sz], InterpolateMode::Linear, layer.align_corners)
+                resize(x, [dx * sx, dy * sy, dz * sz], layer.interpolation, layer.align_corners)
             }
             UpSample::PixelShuffle(layer) => layer.pixelshuffle.forward(x),
         }

@@ -3,8 +3,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
-use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::{InterpolateMode, cast};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +101,8 @@ impl BasicUNetConfig {
             },
             bias: self.bias,
             upsample: self.upsample,
+            interpolation: InterpolateMode::Linear,
+            align_corners: true,
         };
         let root = Scope::new(device, seed);
         let scope = |name: &str| root.enter(name);
@@ -134,6 +136,8 @@ pub(super) struct Blocks {
     pub adn: AdnOptions,
     pub bias: bool,
     pub upsample: UpsampleMode,
+    pub interpolation: InterpolateMode,
+    pub align_corners: bool,
 }
 
 /// Two convolutions in a row.
@@ -181,7 +185,11 @@ impl Blocks {
         halves: bool,
     ) -> Result<UpCat, ConfigError> {
         let up = if halves { input / 2 } else { input };
-        let options = UpSampleOptions::new(self.spatial_dims, [input, up], self.upsample);
+        let options = UpSampleOptions {
+            interpolation: self.interpolation,
+            align_corners: self.align_corners,
+            ..UpSampleOptions::new(self.spatial_dims, [input, up], self.upsample)
+        };
         Ok(UpCat {
             upsample: UpSample::new(&scope.enter("upsample"), &options)?,
             convs: self.two_conv(&scope.enter("convs"), [encoder + up, output])?,
@@ -211,6 +219,14 @@ impl UpCat {
         });
         let dtype = up.dtype();
         two_conv(&self.convs, Tensor::cat(vec![cast(encoder, dtype), up], 1))
+    }
+
+    /// The same, or without features of an encoder only upsampling and convolutions.
+    pub fn forward_to(&self, below: Tensor<5>, encoder: Option<Tensor<5>>) -> Tensor<5> {
+        match encoder {
+            Some(encoder) => self.forward(below, encoder),
+            None => two_conv(&self.convs, self.upsample.forward(below)),
+        }
     }
 }
 

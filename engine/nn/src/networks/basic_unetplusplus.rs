@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
+use hearth_kernels::InterpolateMode;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,8 @@ impl BasicUNetPlusPlusConfig {
             },
             bias: self.bias,
             upsample: self.upsample,
+            interpolation: InterpolateMode::Linear,
+            align_corners: true,
         };
         let root = Scope::new(device, seed);
         let scope = |name: &str| root.enter(name);

@@ -2,12 +2,14 @@
 //! MONAI itself.
 
 mod absurd;
+mod bundle_networks;
 mod checkpointing;
 mod classification;
 #[path = "../../../../tests/clients.rs"]
 mod clients;
 mod conv_networks;
 mod cost;
+mod diffusion;
 mod dropout;
 mod freeze;
 mod gradients;
@@ -25,6 +27,7 @@ mod precision;
 mod pytorch;
 mod registry;
 mod running;
+mod unest;
 mod unet;
 mod weights;
 

@@ -267,3 +267,38 @@ fn networks_that_make_images_and_numbers() {
     let stages = json!({"name": "ResNetFeatures", "model_name": "resnet10", "spatial_dims": 2});
     learns(&stages, [2, 1, 32, 32, 1], Imitate, 0.003, 2.0);
 }
+
+#[test]
+fn networks_of_bundles() {
+    let of = |name: &str, more: Value| {
+        let mut config = json!({"name": name, "in_channels": 1, "spatial_dims": 2});
+        config.as_object_mut().expect("a map").extend(more.as_object().cloned().unwrap_or_default());
+        config
+    };
+    let large = [2, 1, 32, 32, 1];
+    let flexible = json!({"out_channels": 2, "backbone": "efficientnet-b0", "decoder_channels": [16, 16, 8, 8, 8]});
+    learns(&of("FlexibleUNet", flexible), large, Segment, 0.003, 3.0);
+    learns(
+        &of("EfficientNetBN", json!({"model_name": "efficientnet-b0", "num_classes": 2})),
+        large,
+        Classify,
+        0.003,
+        4.0,
+    );
+    let codes = json!([[[1, 0, 1, 0], [1, 1, 0, 1]], [[1, 0, 1, 0], [1, 0, 0, 1]]]);
+    let space = json!({"name": "TopologyInstance", "num_blocks": 2, "num_depths": 2, "channel_mul": 0.125,
+        "spatial_dims": 2, "arch_code": codes});
+    learns(&of("DiNTS", json!({"num_classes": 2, "dints_space": space})), FLAT, Segment, 0.02, 4.0);
+    let mut space = json!({"name": "TopologyInstance", "num_blocks": 1, "num_depths": 2, "channel_mul": 0.125});
+    space["use_downsample"] = json!(false);
+    let dints = json!({"num_classes": 2, "dints_space": space, "spatial_dims": 3, "use_downsample": false});
+    learns(&of("DiNTS", dints), SOLID, Segment, 0.02, 4.0);
+    for (dims, shape) in [(2, FLAT), (3, SOLID)] {
+        let levels = json!({"out_channels": 1, "channels": [8, 8], "num_res_blocks": 1, "norm_num_groups": 4,
+            "attention_levels": [false, true], "spatial_dims": dims});
+        learns(&of("AutoencoderKL", levels.clone()), shape, Reconstruct, 0.01, 4.0);
+        let mut levels = levels;
+        levels["num_head_channels"] = json!(4);
+        learns(&of("DiffusionModelUNet", levels), shape, Paint, 0.01, 4.0);
+    }
+}

@@ -73,7 +73,7 @@ fn every_inferer_leads_a_network_over_an_image() {
 
 /// Entries of this crate, as the reference shows them.
 fn described() -> Vec<Described> {
-    let kinds = ["network", "loss", "metric", "optimizer", "inferer"];
+    let kinds = ["network", "loss", "metric", "optimizer", "inferer", "noise scheduler"];
     hearth_registry::described().into_iter().filter(|entry| kinds.contains(&entry.kind)).collect()
 }
 

@@ -79,6 +79,43 @@ fn small(name: &str) -> (Fits, [usize; 3], Table) {
                 ]
             }),
         ),
+        "FlexibleUNet" => (
+            Maps,
+            FLAT,
+            with(
+                with(flat("in_channels", "out_channels"), "backbone", "efficientnet-b0"),
+                "decoder_channels",
+                vec![8, 8, 8, 8, 8],
+            ),
+        ),
+        "DiNTS" => (
+            Maps,
+            SOLID,
+            toml! {
+                in_channels = 1
+                num_classes = 2
+                [dints_space]
+                name = "TopologyInstance"
+                channel_mul = 0.125
+                num_blocks = 1
+                num_depths = 2
+            },
+        ),
+        "EfficientNetBN" => (Classes, FLAT, with(flat("in_channels", "num_classes"), "model_name", "efficientnet-b0")),
+        "AutoencoderKL" | "DiffusionModelUNet" => (
+            Images,
+            SOLID,
+            with(
+                of_maps(toml! {
+                    channels = [4, 8]
+                    num_res_blocks = 1
+                    norm_num_groups = 4
+                    attention_levels = [false, true]
+                }),
+                "out_channels",
+                1,
+            ),
+        ),
         "SegResNet" => (
             Maps,
             SOLID,

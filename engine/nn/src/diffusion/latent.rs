@@ -1,0 +1,85 @@
+//! Diffusion of latent images (`monai.inferers.LatentDiffusionInferer`).
+
+use burn::tensor::Tensor;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{DiffusionError, NoiseLevels, NoiseScheduler, sample};
+use crate::networks::{AutoencoderKL, DiffusionModelUNet, Network};
+
+/// Images from noise by a diffusion model of latent images and the autoencoder that they belong to
+/// (Rombach et al., <https://arxiv.org/abs/2112.10752>).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LatentDiffusionInferer {
+    /// What latent images are multiplied by for the diffusion model.
+    #[serde(default = "one")]
+    pub scale_factor: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Default for LatentDiffusionInferer {
+    fn default() -> Self {
+        LatentDiffusionInferer { scale_factor: one() }
+    }
+}
+
+/// A sampling: the scheduler, and how many steps it does.
+#[derive(Clone, Copy)]
+pub struct Sampling<'a> {
+    /// The scheduler.
+    pub scheduler: &'a dyn NoiseScheduler,
+    /// Steps from noise to an image.
+    pub num_inference_steps: usize,
+    /// Keys the noise that a step adds, for schedulers whose steps do.
+    pub seed: u64,
+}
+
+impl LatentDiffusionInferer {
+    /// The image that `start`, noise of the shape of latent images, becomes. `watch` is told the
+    /// number of each step before it, from 0.
+    ///
+    /// # Errors
+    /// Where the diffusion model does not take images of this shape, or an option of the scheduler
+    /// is invalid.
+    pub fn sample(
+        &self,
+        start: Tensor<5>,
+        autoencoder: &AutoencoderKL,
+        diffusion: &DiffusionModelUNet,
+        sampling: Sampling<'_>,
+        watch: &mut dyn FnMut(usize),
+    ) -> Result<Tensor<5>, DiffusionError> {
+        diffusion.check_input(start.dims()).map_err(|error| DiffusionError::Network(error.to_string()))?;
+        let Sampling { scheduler, num_inference_steps, seed } = sampling;
+        let mut number = 0;
+        let latent = sample(scheduler, num_inference_steps, start, seed, &mut |x, timestep| {
+            watch(number);
+            number += 1;
+            Ok(diffusion.predict(x, &[timestep]))
+        })?;
+        Ok(autoencoder.decode(latent / self.scale_factor))
+    }
+
+    /// What the diffusion model predicts of the latent image of `image` with this noise at these
+    /// time steps, for its training. The autoencoder draws nothing: it gives the mean.
+    ///
+    /// # Errors
+    /// Where the diffusion model does not take images of this shape.
+    pub fn predict(
+        &self,
+        image: Tensor<5>,
+        autoencoder: &AutoencoderKL,
+        diffusion: &DiffusionModelUNet,
+        (levels, noise): (&NoiseLevels, Tensor<5>),
+        timesteps: &[usize],
+    ) -> Result<Tensor<5>, DiffusionError> {
+        let (latent, _) = autoencoder.encode(image);
+        let noisy = levels.add_noise(latent * self.scale_factor, noise, timesteps);
+        diffusion.check_input(noisy.dims()).map_err(|error| DiffusionError::Network(error.to_string()))?;
+        Ok(diffusion.predict(noisy, timesteps))
+    }
+}

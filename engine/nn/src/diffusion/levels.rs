@@ -1,0 +1,152 @@
+//! How much noise each time step has (`monai.networks.schedulers.scheduler`).
+
+use burn::tensor::{Tensor, TensorData};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::DiffusionError;
+
+/// How the noise grows with the time step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// From `beta_start` to `beta_end`.
+    #[default]
+    LinearBeta,
+    /// The roots of the betas from that of `beta_start` to that of `beta_end`.
+    ScaledLinearBeta,
+    /// A logistic function over `-sig_range` to `sig_range`, scaled to `beta_start` to `beta_end`.
+    SigmoidBeta,
+    /// What is left of the image follows a squared cosine, offset by `s` (Nichol and Dhariwal,
+    /// <https://arxiv.org/abs/2102.09672>).
+    Cosine,
+}
+
+/// The arguments of a [`Schedule`], which has defaults for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ScheduleArguments {
+    /// The first beta; 0.0001 if not given.
+    pub beta_start: Option<f64>,
+    /// The last beta; 0.02 if not given.
+    pub beta_end: Option<f64>,
+    /// Half of the logistic function's range; 6 if not given.
+    pub sig_range: Option<f64>,
+    /// The cosine's offset; 0.008 if not given.
+    pub s: Option<f64>,
+}
+
+/// Of each time step: beta, the share of noise that it adds; alpha, one minus that; and the product
+/// of the alphas up to it, the share of the image that is left. In f32, as in MONAI.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoiseLevels {
+    /// Variance of the noise that a step adds.
+    pub betas: Vec<f32>,
+    /// One minus beta.
+    pub alphas: Vec<f32>,
+    /// The product of the alphas up to a step.
+    pub alphas_cumprod: Vec<f32>,
+}
+
+/// `torch.linspace` in f32: from both ends to the middle.
+pub(super) fn linspace(start: f64, end: f64, count: usize) -> Vec<f32> {
+    let (start, end) = (start as f32, end as f32);
+    let step = (end - start) / (count.max(2) - 1) as f32;
+    let value = |i: usize| match i < count / 2 {
+        true => start + step * i as f32,
+        false => end - step * (count - i - 1) as f32,
+    };
+    if count == 1 { vec![start] } else { (0..count).map(value).collect() }
+}
+
+impl NoiseLevels {
+    /// The levels of a schedule.
+    ///
+    /// # Errors
+    /// Where there are no time steps, a beta is not between 0 and 1, or an argument belongs to
+    /// another schedule.
+    pub fn new(steps: usize, schedule: Schedule, arguments: ScheduleArguments) -> Result<Self, DiffusionError> {
+        let value = |name: &'static str, value: String, expected: &str| {
+            Err(DiffusionError::Value { name, value, expected: expected.to_owned() })
+        };
+        if !(1..=1_000_000).contains(&steps) {
+            return value("num_train_timesteps", steps.to_string(), "expected 1 to 1000000");
+        }
+        let ScheduleArguments { beta_start, beta_end, sig_range, s } = arguments;
+        let foreign = match schedule {
+            Schedule::LinearBeta | Schedule::ScaledLinearBeta => [("sig_range", sig_range), ("s", s)],
+            Schedule::SigmoidBeta => [("s", s), ("s", None)],
+            Schedule::Cosine => [("beta_start", beta_start.or(beta_end)), ("sig_range", sig_range)],
+        };
+        if let Some((name, Some(given))) = foreign.into_iter().find(|(_, given)| given.is_some()) {
+            return value(name, given.to_string(), "this schedule has no such argument");
+        }
+        let (first, last) = (beta_start.unwrap_or(1e-4), beta_end.unwrap_or(2e-2));
+        if !(0.0..1.0).contains(&first) || !(0.0..1.0).contains(&last) {
+            return value("beta_start, beta_end", format!("{first}, {last}"), "expected at least 0 and less than 1");
+        }
+        let betas: Vec<f32> = match schedule {
+            Schedule::LinearBeta => linspace(first, last, steps),
+            Schedule::ScaledLinearBeta => {
+                linspace(first.sqrt(), last.sqrt(), steps).iter().map(|root| root * root).collect()
+            }
+            Schedule::SigmoidBeta => {
+                let range = sig_range.unwrap_or(6.0);
+                let logistic = |x: f32| 1.0 / (1.0 + (-x).exp());
+                let scaled = |x: f32| logistic(x) * (last - first) as f32 + first as f32;
+                linspace(-range, range, steps).into_iter().map(scaled).collect()
+            }
+            Schedule::Cosine => {
+                let s = s.unwrap_or(8e-3);
+                let left = |step: usize| {
+                    let angle = (step as f64 / steps as f64 + s) / (1.0 + s) * std::f64::consts::FRAC_PI_2;
+                    angle.cos().powi(2)
+                };
+                (0..steps).map(|step| (1.0 - left(step + 1) / left(step)).clamp(0.0, 0.999) as f32).collect()
+            }
+        };
+        let alphas: Vec<f32> = betas.iter().map(|beta| 1.0 - beta).collect();
+        let mut product = 1.0_f64;
+        let alphas_cumprod = alphas
+            .iter()
+            .map(|alpha| {
+                product *= f64::from(*alpha);
+                product as f32
+            })
+            .collect();
+        Ok(NoiseLevels { betas, alphas, alphas_cumprod })
+    }
+
+    /// The share of the image that is left at a time step; `None` beyond the last.
+    pub fn left(&self, timestep: usize) -> Option<f32> {
+        self.alphas_cumprod.get(timestep).copied()
+    }
+
+    /// Roots of the share of the image and of the noise, for each item of a batch.
+    fn shares(&self, timesteps: &[usize], x: &Tensor<5>) -> [Tensor<5>; 2] {
+        let items = x.dims()[0];
+        let left: Vec<f32> = (0..items)
+            .map(|item| timesteps.get(item).or(timesteps.last()).and_then(|step| self.left(*step)).unwrap_or(1.0))
+            .collect();
+        let tensor = |values: Vec<f32>| {
+            let data = TensorData::new(values, [items, 1, 1, 1, 1]);
+            Tensor::<5>::from_data(data, &x.device()).cast(x.dtype())
+        };
+        [
+            tensor(left.iter().map(|left| left.sqrt()).collect()),
+            tensor(left.iter().map(|left| (1.0 - left).sqrt()).collect()),
+        ]
+    }
+
+    /// The image with the noise of these time steps, one for each item or one for all.
+    pub fn add_noise(&self, image: Tensor<5>, noise: Tensor<5>, timesteps: &[usize]) -> Tensor<5> {
+        let [left, share] = self.shares(timesteps, &image);
+        left * image + share * noise
+    }
+
+    /// What a network that predicts the velocity learns (Salimans and Ho,
+    /// <https://arxiv.org/abs/2202.00512>).
+    pub fn velocity(&self, image: Tensor<5>, noise: Tensor<5>, timesteps: &[usize]) -> Tensor<5> {
+        let [left, share] = self.shares(timesteps, &image);
+        left * noise - share * image
+    }
+}

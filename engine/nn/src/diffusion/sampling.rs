@@ -1,0 +1,40 @@
+//! From noise to an image, step by step.
+
+use burn::tensor::{Device, Tensor, TensorData};
+use hearth_kernels::counter_rng::Key;
+
+use super::{DiffusionError, NoiseScheduler, Step};
+
+/// Draws from the normal distribution, a function of the seed and `draw` alone: the same on every
+/// device.
+pub fn noise(shape: [usize; 5], seed: u64, draw: u64, device: &Device) -> Tensor<5> {
+    let key = Key::new(seed).with_text("noise").with(draw);
+    let count = shape.iter().product::<usize>() as u64;
+    let values: Vec<f32> = (0..count).map(|i| key.normal(i) as f32).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+/// What `network` makes of `start`, noise, in so many steps: it gets an image and its time step and
+/// returns what the scheduler's `prediction_type` says.
+///
+/// # Errors
+/// Where an option of the scheduler is invalid, or the network fails or returns another shape.
+pub fn sample(
+    scheduler: &dyn NoiseScheduler,
+    num_inference_steps: usize,
+    start: Tensor<5>,
+    seed: u64,
+    network: &mut dyn FnMut(Tensor<5>, usize) -> Result<Tensor<5>, DiffusionError>,
+) -> Result<Tensor<5>, DiffusionError> {
+    let levels = scheduler.levels()?;
+    let (shape, device) = (start.dims(), start.device());
+    let mut x = start;
+    for (number, timestep) in scheduler.timesteps(num_inference_steps)?.into_iter().enumerate() {
+        let predicted = network(x.clone(), timestep)?;
+        let at = Step { timestep, num_inference_steps };
+        // Draw 0 is the image that a sampling starts from.
+        let mut draw = || noise(shape, seed, number as u64 + 1, &device);
+        [x, _] = scheduler.step(&levels, at, predicted, x, &mut draw)?;
+    }
+    Ok(x)
+}
