@@ -39,7 +39,7 @@ mod yaml;
 
 pub use bundle::{Bundle, ConfigFile};
 pub use config::Config;
-pub use eval::{Effect, call, dtype_name};
+pub use eval::{Effect, call, dtype_name, slice_places};
 pub use fault::{Fault, FaultKind};
 pub use metadata::{Metadata, Port};
 pub use resolve::Resolver;

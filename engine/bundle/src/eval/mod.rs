@@ -17,6 +17,7 @@ use crate::fault::Fault;
 use crate::syntax::{Arg, Clause, Compare, Constant, Expr, Makes, Target, Unary};
 use crate::value::{CallValue, Component, Function, Value};
 pub use names::dtype_name;
+pub use operators::places as slice_places;
 
 /// What an expression does beside giving a value.
 #[derive(Clone, Debug)]
