@@ -125,7 +125,8 @@ impl Scope<'_> {
                     _ => return Err(Fault::value("range() takes one to three numbers, the last not 0")),
                 };
                 let span = if step > 0 { end.saturating_sub(start) } else { start.saturating_sub(end) }.max(0);
-                let count = usize::try_from(span.div_ceil(step.saturating_abs())).unwrap_or(usize::MAX);
+                let count = span.unsigned_abs().div_ceil(step.unsigned_abs());
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
                 self.world.take(count)?;
                 Value::list((0..count).map(|place| Value::Int(start + place as i64 * step)))
             }

@@ -64,7 +64,6 @@ pub(crate) struct Scope<'a> {
 pub(crate) struct World {
     pub folder: PathBuf,
     pub effects: RefCell<Vec<Effect>>,
-    pub notes: RefCell<Vec<String>>,
     /// Values that may still be made, so that a short expression does not fill the memory.
     pub room: std::cell::Cell<usize>,
 }

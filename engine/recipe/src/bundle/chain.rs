@@ -392,9 +392,8 @@ impl Step {
     fn run(&self, case: &mut Case, writing: &mut Writing) -> Outcome {
         match &self.work {
             Work::Registered(transform) => {
-                let sample = std::mem::take(&mut case.sample);
-                let draw = Case { sample: sample.clone(), ..case.clone() }.draw();
-                let mut made = transform.apply(sample, &draw)?;
+                let draw = case.draw();
+                let mut made = transform.apply(std::mem::take(&mut case.sample), &draw)?;
                 if made.len() != 1 {
                     let what = format!("makes {} samples of one; inference keeps one for each case", made.len());
                     return Err(RecipeError::new(what));

@@ -162,86 +162,104 @@ impl Evaluator {
         })
     }
 
-    /// The device that it computes on.
-    pub fn device(&self) -> Outcome<Device> {
-        let device = hearth_train::device::parse(&self.device).map_err(RecipeError::from_error)?;
-        Ok(device.inner())
-    }
-
     /// Runs over all cases.
     ///
     /// # Errors
     /// That of the first case which fails, with its file.
     pub fn run(
-        mut self,
+        self,
         networks: &mut Networks,
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome<(usize, Vec<(String, Vec<f64>)>)> {
-        let device = self.device()?;
-        for loader in &self.loaders {
+        let Evaluator { id, loading, network, inferer, before, after, loaders, measures, maps, slides, device, .. } = self;
+        let device = hearth_train::device::parse(&device).map_err(RecipeError::from_error)?.inner();
+        for loader in &loaders {
             let path = networks.load(loader, &writing.inputs, &device)?;
             tell(Told::Weights(&path));
         }
-        networks.get(&self.network, &device)?;
-        if !networks.is_loaded(&self.network) {
-            tell(Told::Random(&self.network.id));
+        networks.get(&network, &device)?;
+        if !networks.is_loaded(&network) {
+            tell(Told::Random(&network.id));
         }
-        let network = networks.get(&self.network, &device)?;
-        let pass = Pass { network, inferer: &*self.inferer, device: &device, id: &self.id };
-        let count = match std::mem::replace(&mut self.loading.cases, Cases::List(Vec::new())) {
+        let pass = Pass { network: networks.get(&network, &device)?, inferer: &*inferer, device: &device, id: &id };
+        let Loading { cases, batch, .. } = loading;
+        let mut ending = Ending { after: &after, measures, total: 0 };
+        let count = match cases {
             Cases::List(list) => {
-                let inputs = writing.inputs.clone();
-                let total = list.len();
-                if total == 0 {
+                ending.total = list.len();
+                if list.is_empty() {
                     let what = "the list of images is empty: nothing is there that the config looks for; set dataset_dir, \
                                 or give images (-i)";
-                    return Err(RecipeError::new(format!("{}: {what}", self.id)));
+                    return Err(RecipeError::new(format!("{id}: {what}")));
                 }
-                for (start, batch) in list.chunks(self.loading.batch).enumerate() {
-                    let mut cases = Vec::new();
-                    for (place, given) in batch.iter().enumerate() {
-                        let mut case = Case::new(given, start * self.loading.batch + place, &inputs);
-                        let named = case.sample.case.clone();
-                        self.before.run(&mut case, writing).while_doing(|| named)?;
-                        cases.push(case);
-                    }
-                    let images = cases.iter().map(|case| Ok(case.sample.image("image")?.clone())).collect::<Outcome<Vec<Image>>>();
-                    let images = images.while_doing(|| format!("{}: the preprocessing gives no `image`", self.id))?;
-                    let tensors = images.iter().map(|image| image.data.clone()).collect();
-                    let outputs = pass.run(tensors).while_doing(|| cases[0].sample.case.clone())?;
-                    for ((mut case, image), output) in cases.into_iter().zip(images).zip(outputs) {
-                        let item = prediction(output.clone(), Some(&image));
-                        case.sample.values.insert("pred".to_owned(), hearth_data::Value::Image(item));
-                        self.finish(&mut case, &image.data, &output, total, writing, tell)?;
-                    }
+                for (start, some) in list.chunks(batch).enumerate() {
+                    ending.batch(some, start * batch, &before, &pass, writing, tell)?;
                 }
-                total
+                list.len()
             }
             Cases::Drawn(drawn) => {
-                let total = drawn.len();
-                for (start, batch) in drawn.chunks(self.loading.batch).enumerate() {
-                    let outputs = pass.run(batch.to_vec())?;
-                    for (place, (input, output)) in batch.iter().zip(outputs).enumerate() {
-                        let mut case = Case::new(&Value::None, start * self.loading.batch + place, &writing.inputs);
+                ending.total = drawn.len();
+                for (start, some) in drawn.chunks(batch).enumerate() {
+                    for (place, (input, output)) in some.iter().zip(pass.run(some.to_vec())?).enumerate() {
+                        let mut case = Case::new(&Value::None, start * batch + place, &writing.inputs);
                         let flat = output.dims()[3] == 1;
                         let item = prediction(output.clone(), None).with_spatial_dims(if flat { 2 } else { 3 });
                         case.sample.values.insert("pred".to_owned(), hearth_data::Value::Image(item));
-                        self.finish(&mut case, input, &output, total, writing, tell)?;
+                        ending.finish(&mut case, input, &output, writing, tell)?;
                     }
                 }
-                total
+                drawn.len()
             }
             Cases::Slides(_, list) => {
-                let (Some(options), Some(maps)) = (&self.slides, &self.maps) else {
-                    return Err(RecipeError::new(format!("{}: slides without a ProbMapProducer give nothing", self.id)));
+                let (Some(options), Some(maps)) = (&slides, &maps) else {
+                    return Err(RecipeError::new(format!("{id}: slides without a ProbMapProducer give nothing")));
                 };
-                maps.run(options, &list, (&self.before, &self.after), self.loading.batch, &pass, writing, tell)?
+                maps.run(options, &list, (&before, &after), batch, &pass, writing, tell)?
             }
         };
-        self.after.finish(writing)?;
-        let measured = self.measures.iter().map(|measure| Ok((measure.name.clone(), measure.value()?)));
+        after.finish(writing)?;
+        let measured = ending.measures.iter().map(|measure| Ok((measure.name.clone(), measure.value()?)));
         Ok((count, measured.collect::<Outcome<_>>()?))
+    }
+}
+
+/// What is done with each case behind the network.
+struct Ending<'a> {
+    after: &'a Chain,
+    measures: Vec<Measure>,
+    total: usize,
+}
+
+impl Ending<'_> {
+    /// A batch of cases of a list, from their files on.
+    fn batch<N: Network>(
+        &mut self,
+        batch: &[Value],
+        first: usize,
+        before: &Chain,
+        pass: &Pass<'_, N>,
+        writing: &mut Writing,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Outcome {
+        let mut cases = Vec::with_capacity(batch.len());
+        for (place, given) in batch.iter().enumerate() {
+            let mut case = Case::new(given, first + place, &writing.inputs);
+            let named = case.sample.case.clone();
+            before.run(&mut case, writing).while_doing(|| named)?;
+            cases.push(case);
+        }
+        let images = cases.iter().map(|case| Ok(case.sample.image("image")?.clone()));
+        let images: Outcome<Vec<Image>> = images.collect();
+        let images = images.while_doing(|| format!("{}: the preprocessing gives no `image`", pass.id))?;
+        let named = cases.first().map(|case| case.sample.case.clone()).unwrap_or_default();
+        let outputs = pass.run(images.iter().map(|image| image.data.clone()).collect()).while_doing(|| named)?;
+        for ((mut case, image), output) in cases.into_iter().zip(images).zip(outputs) {
+            let item = prediction(output.clone(), Some(&image));
+            case.sample.values.insert("pred".to_owned(), hearth_data::Value::Image(item));
+            self.finish(&mut case, &image.data, &output, writing, tell)?;
+        }
+        Ok(())
     }
 
     fn finish(
@@ -249,17 +267,17 @@ impl Evaluator {
         case: &mut Case,
         image: &Tensor<4>,
         output: &Tensor<4>,
-        total: usize,
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome {
         let named = case.sample.case.clone();
         self.after.run(case, writing).while_doing(|| named.clone())?;
         for measure in &mut self.measures {
-            measure.add(case).while_doing(|| format!("{named}: metric {}", measure.name))?;
+            let name = measure.name.clone();
+            measure.add(case).while_doing(|| format!("{named}: metric {name}"))?;
         }
         let post = case.sample.image("pred").ok().map(|image| image.data.clone());
-        tell(Told::Case(Seen { index: case.index, total, image, output, post }));
+        tell(Told::Case(Seen { index: case.index, total: self.total, image, output, post }));
         Ok(())
     }
 }

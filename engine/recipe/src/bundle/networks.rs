@@ -107,9 +107,9 @@ impl Networks {
             return Err(Fault { kind: FaultKind::File, ..fault(at, missing) }.into());
         }
         let doing = || format!("{}: cannot load {}", at.id, path.display());
-        let bytes = match path.extension().and_then(|ending| ending.to_str()) {
-            Some("safetensors") => std::fs::read(path).while_doing(doing)?,
-            _ => state_dict(path, key).while_doing(doing)?.to_bytes().while_doing(doing)?,
+        let bytes = match is_safetensors(path).while_doing(doing)? {
+            true => std::fs::read(path).while_doing(doing)?,
+            false => state_dict(path, key).while_doing(doing)?.to_bytes().while_doing(doing)?,
         };
         self.get(network, device)?;
         let Some(before) = self.built.remove(&network.id) else { return Ok(()) };
@@ -132,6 +132,13 @@ impl Networks {
     pub fn name(network: &AnyNetwork) -> &'static str {
         network.name()
     }
+}
+
+/// Whether a file begins as safetensors do: a length, and JSON. What a pickle or a zip begins with is none.
+fn is_safetensors(path: &Path) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::open(path)?, 9), &mut start)?;
+    Ok(start.get(8) == Some(&b'{'))
 }
 
 /// What is under a key of a file's dictionary, where it has it, else the whole.

@@ -108,7 +108,7 @@ impl Maps {
             let places: Vec<usize> = (start..(start + batch).min(total)).collect();
             let mut cases = Vec::with_capacity(places.len());
             for place in &places {
-                let mut samples = data.get(*place, hearth_data::DrawKey::new(0, 0, 0))?;
+                let mut samples = data.get(*place, 0)?;
                 let mut case = Case::new(&Value::None, *place, &writing.inputs);
                 case.sample = samples.pop().ok_or_else(|| RecipeError::new("a patch was lost"))?;
                 before.run(&mut case, writing)?;
