@@ -11,7 +11,7 @@ use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
 use crate::commands::{
-    bench, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
+    bench, bundle, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
     metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
 };
 use crate::cores;
@@ -69,6 +69,8 @@ enum Command {
     Models(models::Args),
     /// Convert weights of PyTorch and MONAI to safetensors, and check them against a network
     Convert(convert_weights::Args),
+    /// Run MONAI bundles without Python; say what one is and needs; make a recipe of one
+    Bundle(bundle::Args),
     /// Write a run for another program: a model folder of nnU-Net v2
     Export(export::Args),
     /// Make, inspect and check data sets
@@ -196,7 +198,12 @@ impl Command {
             Some(ranks) => ranks.alone(),
             None => matches!(
                 self,
-                Command::Demo(_) | Command::LrFind(_) | Command::Memory(_) | Command::Metrics(_) | Command::Profile(_)
+                Command::Bundle(_)
+                    | Command::Demo(_)
+                    | Command::LrFind(_)
+                    | Command::Memory(_)
+                    | Command::Metrics(_)
+                    | Command::Profile(_)
             ),
         }
     }
@@ -236,6 +243,7 @@ impl Command {
             Command::Report(args) => report::run(&args),
             Command::Models(args) => models::run(&args),
             Command::Convert(args) => convert_weights::run(&args),
+            Command::Bundle(args) => bundle::run(&args),
             Command::Export(args) => export::run(&args),
             Command::Data(args) => data::run(&args),
             Command::Devices(args) => devices::run(&args),

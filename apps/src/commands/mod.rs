@@ -1,6 +1,7 @@
 //! The commands, one file each: its arguments, and `run`.
 
 pub mod bench;
+pub mod bundle;
 pub mod completions;
 pub mod convert;
 pub mod convert_weights;

@@ -6,11 +6,13 @@
 //! * [`run`]: what is built from it. [`Plan`](run::Plan) checks it, [`Session`](run::Session)
 //!   trains, [`Trained`](run::Trained) evaluates and predicts.
 //! * [`nnunet`]: prediction by trained models of nnU-Net v2.
+//! * [`bundle`]: MONAI bundles.
 //! * [`store`]: a local store of trained models.
 //!
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
 
 pub mod advice;
+pub mod bundle;
 mod error;
 pub mod nnunet;
 pub mod notice;

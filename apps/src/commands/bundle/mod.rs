@@ -1,0 +1,102 @@
+//! `hearth bundle`: MONAI bundles without Python.
+
+mod flags;
+mod inspect;
+mod open;
+mod run;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use crate::error::Outcome;
+
+/// Arguments of `hearth bundle`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What a bundle is, what each of its configs needs, and what of that is missing
+    Inspect(InspectArgs),
+    /// Fail where a config cannot be run as it stands: what is missing, files included
+    Check(InspectArgs),
+    /// Run a config as `python -m monai.bundle run` does: [RUN_ID] BUNDLE [--ID VALUE ...]
+    Run(RunArgs),
+    /// Write a recipe of a config, as far as it goes, and say what was left out
+    Convert(ConvertArgs),
+}
+
+/// Arguments of `hearth bundle inspect` and `check`.
+#[derive(Debug, clap::Args)]
+pub struct InspectArgs {
+    /// The folder of a bundle, or its zip
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: PathBuf,
+    /// Only this config; several are merged in order (a name, or a file)
+    #[arg(long = "config-file", visible_alias = "config_file", value_name = "FILE", num_args = 1..)]
+    pub config_files: Vec<String>,
+    /// The id that is run [default: run, or the one list that runs an evaluator]
+    #[arg(long, value_name = "ID")]
+    pub run_id: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `hearth bundle run`, which has the words of MONAI's.
+#[derive(Debug, clap::Args)]
+#[command(after_help = run::HELP)]
+pub struct RunArgs {
+    /// [RUN_ID] BUNDLE, and options: see below
+    #[arg(value_name = "ARGS", num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// Arguments of `hearth bundle convert`.
+#[derive(Debug, clap::Args)]
+pub struct ConvertArgs {
+    /// The folder of a bundle, or its zip
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: PathBuf,
+    /// The config [default: train, else inference]; several are merged in order
+    #[arg(long = "config-file", visible_alias = "config_file", value_name = "FILE", num_args = 1..)]
+    pub config_files: Vec<String>,
+    /// The recipe; weights of an inference config are written beside it, as NAME.safetensors
+    #[arg(short = 'o', long = "out", value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Outcome {
+    match &args.command {
+        Command::Inspect(args) => inspect::run(args),
+        Command::Check(args) => inspect::check(args),
+        Command::Run(args) => run::run(args),
+        Command::Convert(args) => convert(args),
+    }
+}
+
+fn convert(args: &ConvertArgs) -> Outcome {
+    use crate::error::Context;
+    use crate::{note, out};
+
+    crate::folders::check_free(&args.out)?;
+    let weights = args.out.with_extension("safetensors");
+    let opened = open::open(&args.bundle)?;
+    let converted = hearth_recipe::bundle::convert(&opened.bundle, &args.config_files)?;
+    hearth_files::replace(&args.out, &converted.recipe).while_doing(|| format!("cannot write {}", args.out.display()))?;
+    out!("{}", args.out.display());
+    if let Some(bytes) = &converted.weights {
+        crate::folders::check_free(&weights)?;
+        hearth_files::replace(&weights, bytes).while_doing(|| format!("cannot write {}", weights.display()))?;
+        out!("{}", weights.display());
+    }
+    for left in &converted.left_out {
+        note!("left out: {left}");
+    }
+    Ok(())
+}

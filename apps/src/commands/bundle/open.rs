@@ -1,0 +1,70 @@
+//! A bundle from a folder or a zip.
+
+use std::path::{Path, PathBuf};
+
+use hearth_recipe::bundle::Bundle;
+
+use crate::error::{Context, Failure, Outcome};
+
+/// A bundle that is open: a folder, or a zip that was unpacked to a temporary one.
+pub struct Opened {
+    /// The bundle.
+    pub bundle: Bundle,
+    /// Where results go that the config names by a relative path.
+    pub results: PathBuf,
+    _unpacked: Option<tempfile::TempDir>,
+}
+
+/// Opens a folder, or unpacks a zip; results of a zip go to the working directory.
+///
+/// # Errors
+/// What is neither; an archive that is damaged, too large, or leads outside of its folder.
+pub fn open(path: &Path) -> Outcome<Opened> {
+    if path.is_dir() {
+        let bundle = Bundle::open(path)?;
+        return Ok(Opened { bundle, results: path.to_owned(), _unpacked: None });
+    }
+    if !path.is_file() {
+        return Err(Failure::new(format!("{} is not there: give the folder of a bundle, or its zip", path.display())));
+    }
+    let unpacked = unpacked(path)?;
+    let root = root_of(unpacked.path()).ok_or_else(|| {
+        Failure::new(format!("{} has no folder `configs`, which every bundle has", path.display()))
+    })?;
+    Ok(Opened { bundle: Bundle::open(&root)?, results: PathBuf::from("."), _unpacked: Some(unpacked) })
+}
+
+/// The most bytes of a zip's content for each of its own: weights hardly shrink.
+#[cfg(feature = "download")]
+const MOST_PER_BYTE: u64 = 100;
+
+/// The content of a zip.
+#[cfg(feature = "download")]
+fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
+    use hearth_data::Progress;
+    use hearth_data::download::{ArchiveLimits, unpack};
+
+    let doing = || format!("cannot open the bundle {}", zip.display());
+    let size = std::fs::metadata(zip).while_doing(doing)?.len();
+    let limits = ArchiveLimits { bytes: size.saturating_mul(MOST_PER_BYTE), entries: 20_000 };
+    let folder = tempfile::Builder::new().prefix("hearth-bundle-").tempdir().while_doing(doing)?;
+    unpack(zip, &folder.path().join("bundle"), limits, Progress::None).while_doing(doing)?;
+    Ok(folder)
+}
+
+/// Without the feature that reads archives.
+#[cfg(not(feature = "download"))]
+fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
+    let what = "this program was built without the feature `download`, which reads archives: unpack it, and give the folder";
+    Err(Failure::new(format!("{}: {what}", zip.display())))
+}
+
+/// The folder with `configs`: the archive's own, or the one folder in it.
+fn root_of(unpacked: &Path) -> Option<PathBuf> {
+    let folder = unpacked.join("bundle");
+    if Bundle::is_one(&folder) {
+        return Some(folder);
+    }
+    let entries = std::fs::read_dir(folder).ok()?;
+    entries.filter_map(|entry| Some(entry.ok()?.path())).find(|path| Bundle::is_one(path))
+}

@@ -1,0 +1,304 @@
+//! [`Config`]: files merged, overrides, macros and relative ids.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::fault::{Fault, FaultKind};
+use crate::id::{self, SEP};
+use crate::syntax::literal;
+use crate::tree;
+
+/// A config: its items by id, and what was noted on the way.
+#[derive(Clone, Debug)]
+pub struct Config {
+    root: Value,
+    /// Ids that a file set, in order; the last that is a prefix of an id says which file has it.
+    origins: Vec<(String, String)>,
+    notes: Vec<String>,
+    /// Where files that macros name are looked for.
+    folder: PathBuf,
+}
+
+impl Config {
+    /// Merges files in order: keys of later files are ids, and one with `+` merges into what is there.
+    /// Files of macros count from `folder`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no dictionary; an id whose parent is missing; `+` on values
+    /// that do not merge.
+    pub fn load(files: &[PathBuf], folder: &Path) -> Result<Self, Fault> {
+        let mut config = Config::empty(folder);
+        for file in files {
+            let name = file.strip_prefix(folder).unwrap_or(file).display().to_string();
+            let tree = tree::read(file).map_err(|fault| Fault { file: name.clone(), ..fault })?;
+            config.add(&name, tree)?;
+        }
+        Ok(config)
+    }
+
+    /// A config of one text; the ending of the name says how it is written.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn parse(name: &str, text: &str) -> Result<Self, Fault> {
+        let mut config = Config::empty(Path::new("."));
+        config.add(name, tree::parse(name, text)?)?;
+        Ok(config)
+    }
+
+    fn empty(folder: &Path) -> Self {
+        let (origins, notes) = (Vec::new(), Vec::new());
+        Config { root: Value::Object(Map::new()), origins, notes, folder: folder.to_owned() }
+    }
+
+    fn add(&mut self, name: &str, tree: tree::Tree) -> Result<(), Fault> {
+        for key in tree.twice {
+            self.notes.push(format!("{name}: the key {key:?} stands twice; the last one counts"));
+        }
+        let Value::Object(table) = tree.root else {
+            return Err(Fault::new(FaultKind::Config, "is no dictionary of items").in_file(name));
+        };
+        let first = self.root.as_object().is_some_and(Map::is_empty);
+        for (key, value) in table {
+            let set = match key.strip_prefix('+') {
+                Some(key) => self.merge(key, value, name),
+                None if first => self.insert_top(&key, value),
+                None => self.set(&key, value),
+            };
+            set.map_err(|fault| fault.in_file(name))?;
+            self.origins.push((id::normal(key.trim_start_matches('+')), name.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn insert_top(&mut self, key: &str, value: Value) -> Result<(), Fault> {
+        if id::normal(key).contains(SEP) {
+            return self.set(key, value);
+        }
+        if let Some(table) = self.root.as_object_mut() {
+            table.insert(key.to_owned(), value);
+        }
+        Ok(())
+    }
+
+    /// Sets an item, whose parent must be there.
+    ///
+    /// # Errors
+    /// A missing parent, or a position that a list does not have.
+    pub fn set(&mut self, key: &str, value: Value) -> Result<(), Fault> {
+        let id = id::normal(key);
+        if id.is_empty() {
+            self.root = value;
+            return Ok(());
+        }
+        let (parent, last) = id.rsplit_once(SEP).unwrap_or(("", &id));
+        let missing = |what: String| Fault::at(FaultKind::Config, id.clone(), what);
+        let Some(place) = id::find_mut(&mut self.root, parent) else {
+            return Err(missing(format!("cannot be set: the config has no item {parent}")));
+        };
+        match place {
+            Value::Object(table) => {
+                table.insert(last.to_owned(), value);
+                Ok(())
+            }
+            Value::Array(list) => {
+                let len = list.len();
+                match id::index(last, len).and_then(|at| list.get_mut(at)) {
+                    Some(item) => {
+                        *item = value;
+                        Ok(())
+                    }
+                    None => Err(missing(format!("cannot be set: {parent} is a list of {len}"))),
+                }
+            }
+            _ => Err(missing(format!("cannot be set: {parent} is neither a dictionary nor a list"))),
+        }
+    }
+
+    fn merge(&mut self, key: &str, value: Value, file: &str) -> Result<(), Fault> {
+        let id = id::normal(key);
+        let Some(place) = id::find_mut(&mut self.root, &id) else {
+            self.notes.push(format!("{file}: +{id} merges into nothing: the item is set"));
+            return self.set(&id, value);
+        };
+        match (place, value) {
+            (Value::Object(into), Value::Object(table)) => into.extend(table),
+            (Value::Array(into), Value::Array(list)) => into.extend(list),
+            (place, value) => {
+                let what = format!("+ cannot merge {} into {}", kind(&value), kind(place));
+                return Err(Fault::at(FaultKind::Config, id, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets an item as the command line does: the value is a Python literal where it is one, else a
+    /// text. `None` leaves the item as it was.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn set_from_text(&mut self, key: &str, text: &str) -> Result<(), Fault> {
+        let value = literal(text);
+        if value.is_null() {
+            return Ok(());
+        }
+        self.set(key, value).map_err(|fault| fault.in_file("the command line"))?;
+        self.origins.push((id::normal(key), "the command line".to_owned()));
+        Ok(())
+    }
+
+    /// Sets the metadata of the config's folder, as the item `_meta_`.
+    pub fn set_metadata(&mut self, metadata: Value) {
+        if let Some(table) = self.root.as_object_mut() {
+            table.insert("_meta_".to_owned(), metadata);
+        }
+    }
+
+    /// The item of an id, as it is written.
+    pub fn item(&self, key: &str) -> Option<&Value> {
+        id::find(&self.root, &id::normal(key))
+    }
+
+    /// Whether there is such an item.
+    pub fn has(&self, key: &str) -> bool {
+        self.item(key).is_some()
+    }
+
+    /// The whole.
+    pub fn root(&self) -> &Value {
+        &self.root
+    }
+
+    /// The ids of the top level.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.root.as_object().into_iter().flat_map(|table| table.keys().map(String::as_str))
+    }
+
+    /// What was noted: keys that stand twice, merges into nothing.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The file that has an item.
+    pub fn file_of(&self, id: &str) -> &str {
+        let has = |set: &str| id == set || id.strip_prefix(set).is_some_and(|rest| rest.starts_with(SEP));
+        self.origins.iter().rev().find(|(set, _)| has(set)).map_or("", |(_, file)| file)
+    }
+
+    /// Macros, relative ids and the older separator, once, from the top down.
+    ///
+    /// # Errors
+    /// A macro that names nothing; a relative id beyond the root.
+    pub(crate) fn expand(&mut self) -> Result<(), Fault> {
+        self.expand_item("")
+    }
+
+    fn expand_item(&mut self, at: &str) -> Result<(), Fault> {
+        let parts: Vec<String> = match id::find(&self.root, at) {
+            Some(Value::Object(table)) => table.keys().cloned().collect(),
+            Some(Value::Array(list)) => (0..list.len()).map(|place| place.to_string()).collect(),
+            Some(Value::String(text)) => {
+                let text = text.clone();
+                let value = self.expand_text(&text, at).map_err(|fault| {
+                    let file = self.file_of(at).to_owned();
+                    fault.placed(at, &text).in_file(&file)
+                })?;
+                if let Some(place) = id::find_mut(&mut self.root, at) {
+                    *place = value;
+                }
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        // A key with the separator in it is no part of an id.
+        let plain = |part: &String| !part.contains(SEP);
+        parts.iter().filter(|part| plain(part)).try_for_each(|part| self.expand_item(&id::join(at, part)))
+    }
+
+    fn expand_text(&self, text: &str, at: &str) -> Result<Value, Fault> {
+        let text = id::absolute(&id::normal(text), at).map_err(|what| Fault::new(FaultKind::Config, what))?;
+        let Some(named) = text.strip_prefix('%') else { return Ok(Value::String(text)) };
+        let (file, id) = split_file(named);
+        let nothing = |what: String| Fault::new(FaultKind::Config, what);
+        if file.is_empty() {
+            let found = id::find(&self.root, id).cloned();
+            return found.ok_or_else(|| nothing(format!("the macro names {id}, which the config does not have")));
+        }
+        let path = self.folder.join(file);
+        let tree = tree::read(&path).map_err(|fault| Fault { file: String::new(), what: format!("{file} {}", fault.what), ..fault })?;
+        id::find(&tree.root, id).cloned().ok_or_else(|| nothing(format!("{file} has no item {id}")))
+    }
+}
+
+/// A file and an id in it, of which either may be missing: `file.json::id`.
+fn split_file(named: &str) -> (&str, &str) {
+    let lower = named.to_ascii_lowercase();
+    let end = [".json", ".yaml", ".yml"].iter().filter_map(|ending| Some(lower.rfind(ending)? + ending.len())).max();
+    match end {
+        Some(end) => (&named[..end], named[end..].trim_start_matches(':')),
+        None => ("", named),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a dictionary",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn merged(first: &str, second: &str) -> Result<Config, Fault> {
+        let mut config = Config::parse("a.json", first)?;
+        config.add("b.json", tree::parse("b.json", second)?)?;
+        Ok(config)
+    }
+
+    #[test]
+    fn keys_of_later_files_are_ids() -> Result<(), Fault> {
+        let first = r#"{"a": {"b": 1, "c": [1, 2]}, "l": [1]}"#;
+        let config = merged(first, r#"{"a::b": 2, "a#c#1": {"x": 0}, "+l": [2], "+a": {"d": 4}, "n": 5}"#)?;
+        assert_eq!(*config.root(), json!({"a": {"b": 2, "c": [1, {"x": 0}], "d": 4}, "l": [1, 2], "n": 5}));
+        assert_eq!((config.file_of("a::b"), config.file_of("a::c"), config.file_of("a::c::1")), ("b.json", "b.json", "b.json"));
+        assert_eq!(config.file_of("zz"), "");
+        for (second, part) in [(r#"{"x::y": 1}"#, "no item x"), (r#"{"l::3": 1}"#, "list of 1"), (r#"{"+a": [1]}"#, "merge")] {
+            let fault = merged(first, second).expect_err("refused").to_string();
+            assert!(fault.starts_with("b.json: ") && fault.contains(part), "{fault}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn overrides_are_python_literals_or_texts() -> Result<(), Fault> {
+        let mut config = Config::parse("a.json", r#"{"a": {"b": 1}, "c": 0, "d": 1}"#)?;
+        for (key, text) in [("a#b", "[1, 2.5, 'x']"), ("c", "True"), ("d", "None"), ("e", "./a b"), ("f", "{'k': -1}")] {
+            config.set_from_text(key, text)?;
+        }
+        assert_eq!(*config.root(), json!({"a": {"b": [1, 2.5, "x"]}, "c": true, "d": 1, "e": "./a b", "f": {"k": -1}}));
+        Ok(())
+    }
+
+    #[test]
+    fn macros_copy_once_from_the_top_down() -> Result<(), Fault> {
+        let text = r##"{"a": "%b", "b": "%c", "c": {"x": "@::y", "y": 3}, "d": "%b::x", "e": "#ff", "f": " %c"}"##;
+        let mut config = Config::parse("a.json", text)?;
+        config.expand()?;
+        let c = json!({"x": "@c::y", "y": 3});
+        // `a` got the text of `b` before that was replaced.
+        let wanted = json!({"a": "%c", "b": {"x": "@::y", "y": 3}, "c": c, "d": "@::y", "e": "::ff", "f": " %c"});
+        assert_eq!(*config.root(), wanted);
+        let mut missing = Config::parse("a.json", r#"{"a": ["%zz"]}"#)?;
+        let fault = missing.expand().expect_err("names nothing").to_string();
+        assert_eq!(fault, "a.json: a::0: %zz: the macro names zz, which the config does not have");
+        Ok(())
+    }
+}

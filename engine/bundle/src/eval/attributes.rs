@@ -1,0 +1,164 @@
+//! Attributes and methods of values.
+
+use std::sync::Arc;
+
+use super::{Effect, Eval, Scope, files, names, operators};
+use crate::fault::Fault;
+use crate::value::{CallValue, Component, Value};
+
+impl Scope<'_> {
+    /// `value.name`
+    pub(super) fn attribute(&self, value: &Value, name: &str) -> Eval {
+        match value {
+            Value::Name(module) => {
+                let dotted = format!("{module}.{name}");
+                Ok(names::constant(&dotted).unwrap_or_else(|| Value::Name(dotted.into())))
+            }
+            Value::Table(columns) => match columns.iter().find(|(known, _)| known == name) {
+                Some((_, column)) => Ok(column.clone()),
+                None => Err(Fault::value(format!("the table has no column {name}"))),
+            },
+            Value::Path(path) => match name {
+                "name" => Ok(Value::text(path.rsplit('/').next().unwrap_or_default())),
+                "parent" => Ok(Value::Path(path.rsplit_once('/').map_or(".", |(parent, _)| parent).into())),
+                _ => Err(Fault::outside(format!("{name} of a path is not evaluated"))),
+            },
+            Value::Column(_) if name == "values" => Ok(value.clone()),
+            Value::Unknown => Ok(Value::Unknown),
+            other => Err(Fault::outside(format!("{name} of {} is not evaluated", other.kind()))),
+        }
+    }
+
+    /// `value.name(...)`
+    pub(super) fn method(&self, value: &Value, name: &str, given: CallValue) -> Eval {
+        match value {
+            Value::Unknown => return Ok(Value::Unknown),
+            Value::Component(component) => return self.component_method(component, value, name, given),
+            // What has a name of its own to be called by.
+            Value::Table(_) | Value::Dict(_) if matches!(name, "get" | "keys" | "values" | "items") => {
+                return dict_method(value, name, &given);
+            }
+            Value::Text(text) => return text_method(text, name, &given),
+            Value::Path(path) => return self.path_method(path, name, &given),
+            Value::Column(_) if matches!(name, "tolist" | "to_list") => {
+                return Ok(Value::List(operators::elements(value)?.into()));
+            }
+            Value::List(_) | Value::Tuple(_) if matches!(name, "index" | "count") => {
+                let wanted = given.get(0, "value").cloned().unwrap_or(Value::None);
+                let items = operators::elements(value)?;
+                let count = items.iter().filter(|item| item.equals(&wanted)).count();
+                let place = items.iter().position(|item| item.equals(&wanted));
+                return match (name, place) {
+                    ("count", _) => Ok(Value::Int(count as i64)),
+                    (_, Some(place)) => Ok(Value::Int(place as i64)),
+                    (_, None) => Err(Fault::value("index of a value that the list does not have")),
+                };
+            }
+            // A device, an array, a call that is kept: where it lies is no matter here.
+            _ if matches!(name, "to" | "cpu" | "cuda" | "float") => return Ok(value.clone()),
+            _ => {}
+        }
+        if let Value::Call(call) = value
+            && call.name == "datetime.datetime.now"
+            && name == "strftime"
+        {
+            let format = given.get(0, "format").and_then(Value::as_str).unwrap_or_default();
+            return files::now(format).map(Value::text);
+        }
+        Err(Fault::outside(format!("{name} of {} is not evaluated", value.kind())))
+    }
+
+    fn component_method(&self, component: &Arc<Component>, value: &Value, name: &str, given: CallValue) -> Eval {
+        let of = component.name();
+        match name {
+            "to" | "eval" | "train" | "cpu" | "cuda" | "float" | "set_random_state" => return Ok(value.clone()),
+            "close" => return Ok(Value::None),
+            "run" if ["Evaluator", "Trainer", "Workflow"].iter().any(|kind| of.ends_with(kind)) => {
+                self.world.effects.borrow_mut().push(Effect::Run(component.clone()));
+                return Ok(Value::None);
+            }
+            "parameters" => {
+                let args = vec![value.clone()];
+                return Ok(Value::Call(Arc::new(CallValue { name: "parameters".to_owned(), args, named: Vec::new() })));
+            }
+            "set_timesteps" => {
+                let steps = given.get(0, "num_inference_steps").and_then(Value::as_int);
+                let steps = steps.ok_or_else(|| Fault::value("set_timesteps without a number of steps"))?;
+                self.world.effects.borrow_mut().push(Effect::Timesteps(component.clone(), steps));
+                return Ok(Value::None);
+            }
+            "load_state_dict" | "load_old_state_dict" => {
+                let path = match given.args.first() {
+                    Some(Value::Call(call)) if call.name == "torch.load" => call.get(0, "f").and_then(Value::as_str),
+                    _ => None,
+                };
+                let what = "takes weights other than torch.load(FILE)";
+                let path = path.ok_or_else(|| Fault::outside(format!("{name} {what}")))?.to_owned();
+                let (network, old) = (component.clone(), name == "load_old_state_dict");
+                self.world.effects.borrow_mut().push(Effect::Weights { network, path, old });
+                return Ok(Value::None);
+            }
+            _ => {}
+        }
+        Err(Fault::outside(format!("{name} of a {of} is not evaluated")))
+    }
+
+    fn path_method(&self, path: &Arc<str>, name: &str, given: &CallValue) -> Eval {
+        match name {
+            "read_text" | "read" => files::read(self.world, path).map(Value::text),
+            "exists" => Ok(Value::Bool(self.world.path(path).exists())),
+            "is_file" => Ok(Value::Bool(self.world.path(path).is_file())),
+            "close" => Ok(Value::None),
+            "mkdir" => {
+                self.world.effects.borrow_mut().push(Effect::MakeFolder(path.to_string()));
+                Ok(Value::None)
+            }
+            "joinpath" => {
+                let part = given.get(0, "other").and_then(Value::as_str);
+                let part = part.ok_or_else(|| Fault::value("joinpath without a text"))?;
+                Ok(Value::Path(files::join(path, part).as_str().into()))
+            }
+            _ => Err(Fault::outside(format!("{name} of a path is not evaluated"))),
+        }
+    }
+}
+
+fn dict_method(value: &Value, name: &str, given: &CallValue) -> Eval {
+    let Some(entries) = value.as_dict() else {
+        return Err(Fault::outside(format!("{name} of {} is not evaluated", value.kind())));
+    };
+    Ok(match name {
+        "keys" => Value::list(entries.iter().map(|(key, _)| key.clone())),
+        "values" => Value::list(entries.iter().map(|(_, value)| value.clone())),
+        "items" => Value::list(entries.iter().map(|(key, value)| Value::Tuple([key.clone(), value.clone()].into()))),
+        _ => {
+            let key = given.get(0, "key").ok_or_else(|| Fault::value("get without a key"))?;
+            let found = entries.iter().find(|(known, _)| known.equals(key)).map(|(_, value)| value.clone());
+            found.or_else(|| given.get(1, "default").cloned()).unwrap_or(Value::None)
+        }
+    })
+}
+
+fn text_method(text: &Arc<str>, name: &str, given: &CallValue) -> Eval {
+    let arg = |place: usize| given.args.get(place).and_then(Value::as_str);
+    let need = |place: usize| arg(place).ok_or_else(|| Fault::value(format!("{name} of a text without a text")));
+    Ok(match name {
+        "replace" => Value::text(text.replace(need(0)?, need(1)?)),
+        "lower" => Value::text(text.to_lowercase()),
+        "upper" => Value::text(text.to_uppercase()),
+        "strip" => Value::text(text.trim()),
+        "startswith" => Value::Bool(text.starts_with(need(0)?)),
+        "endswith" => Value::Bool(text.ends_with(need(0)?)),
+        "split" => match arg(0) {
+            Some("") => return Err(Fault::value("split by an empty text")),
+            Some(by) => Value::list(text.split(by).map(Value::text)),
+            None => Value::list(text.split_whitespace().map(Value::text)),
+        },
+        "join" => {
+            let parts = operators::elements(given.args.first().unwrap_or(&Value::None))?;
+            let parts: Option<Vec<&str>> = parts.iter().map(Value::as_str).collect();
+            Value::text(parts.ok_or_else(|| Fault::value("join of what are no texts"))?.join(text))
+        }
+        _ => return Err(Fault::outside(format!("{name} of a text is not evaluated"))),
+    })
+}

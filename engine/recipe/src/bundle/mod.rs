@@ -1,0 +1,40 @@
+//! MONAI bundles: what `python -m monai.bundle run` does for inference, and a list of what a config
+//! needs.
+//!
+//! [`hearth_bundle`] reads and resolves configs; here their components become Hearth's own transforms,
+//! networks, inferers and metrics, through the registries that recipes use. Nothing of a bundle is
+//! executed: what is not supported is named with file and id.
+
+mod case;
+mod chain;
+mod classes;
+mod convert;
+mod data;
+mod evaluator;
+mod field;
+mod metrics;
+mod needs;
+mod networks;
+mod nodes;
+mod run;
+mod save;
+mod slides;
+mod writing;
+
+pub use convert::{Converted, convert};
+pub use hearth_bundle::{Bundle, Fault, FaultKind, Metadata};
+pub use needs::{ConfigNeeds, Part, needs};
+pub use run::{Report, RunOptions, Seen, Told, run};
+
+use std::path::PathBuf;
+
+/// What components are built with.
+#[derive(Clone, Debug, Default)]
+struct Context {
+    /// Where input paths count from.
+    folder: PathBuf,
+    /// Files in place of the config's list.
+    images: Vec<String>,
+    /// The seed of what is drawn.
+    seed: i64,
+}

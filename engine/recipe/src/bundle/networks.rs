@@ -1,0 +1,153 @@
+//! Networks of components, and their weights.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use hearth_bundle::{Component, Fault, FaultKind, Value};
+use hearth_nn::networks::{AnyNetwork, Network, NetworkSpec};
+use hearth_nn::pytorch::{OpenOptions, PytorchError, StateDict};
+use hearth_nn::weights;
+use hearth_registry::{Node, Registry};
+
+use super::nodes::{fault, node, table};
+use crate::error::{Context, Outcome};
+
+/// Options that do not change what a network gives.
+const IGNORED: [&str; 5] = ["img_size", "use_checkpoint", "pretrained", "progress", "weights"];
+
+/// The specification of a network, and the table that it was read from.
+pub(super) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fault> {
+    let registry = Registry::<NetworkSpec>::new();
+    let Some(entry) = registry.find(component.name()) else {
+        return Err(fault(component, "is a network that is not here"));
+    };
+    let mut table = table(component, entry.name, &IGNORED, true)?;
+    // A number stands for a shape of one axis.
+    for key in ["latent_shape", "start_shape"] {
+        if let Some(value) = component.get(key)
+            && value.as_int().is_some()
+        {
+            let list = Value::list([value.clone()]);
+            table.insert(key, node(&list).unwrap_or_else(Node::empty));
+        }
+    }
+    let built = registry.build(&table).map_err(|error| fault(component, error.text()))?;
+    Ok((built, table))
+}
+
+/// The networks of a run, by the id of their component.
+#[derive(Default)]
+pub(super) struct Networks {
+    built: BTreeMap<String, AnyNetwork>,
+    loaded: Vec<String>,
+}
+
+impl Networks {
+    /// The network of a component, with random weights when it is asked for first.
+    pub fn get(&mut self, component: &Component, device: &Device) -> Outcome<&AnyNetwork> {
+        if !self.built.contains_key(&component.id) {
+            let (spec, table) = spec(component)?;
+            let network = spec.init(device, 0).map_err(|error| fault(component, error.in_table(&table).text()))?;
+            self.built.insert(component.id.clone(), network.valid());
+        }
+        match self.built.get(&component.id) {
+            Some(network) => Ok(network),
+            None => Err(fault(component, "was not built").into()),
+        }
+    }
+
+    /// Whether weights were loaded into the network of a component.
+    pub fn is_loaded(&self, component: &Component) -> bool {
+        self.loaded.contains(&component.id)
+    }
+
+    /// What a `CheckpointLoader` does. Returns the file.
+    ///
+    /// # Errors
+    /// A file that is not there or is none of weights; weights that do not fit.
+    pub fn load(&mut self, loader: &Component, folder: &Path, device: &Device) -> Outcome<PathBuf> {
+        let path = loader.get("load_path").and_then(Value::as_str);
+        let path = path.ok_or_else(|| fault(loader, "has no load_path"))?;
+        let targets = loader.get("load_dict").and_then(Value::as_dict).unwrap_or_default();
+        let [(key, Value::Component(network))] = targets else {
+            return Err(fault(loader, "load_dict must name one network: {\"model\": \"@network\"}").into());
+        };
+        let strict = loader.get("strict").and_then(Value::truth).unwrap_or(true);
+        let shapes = loader.get("strict_shape").and_then(Value::truth).unwrap_or(true);
+        let key = key.as_str().unwrap_or("model").to_owned();
+        let path = folder.join(path);
+        self.read(loader, network, &path, &key, strict && shapes, device)?;
+        Ok(path)
+    }
+
+    /// What `load_state_dict(torch.load(path))` does.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_whole(&mut self, network: &Arc<Component>, path: &Path, device: &Device) -> Outcome {
+        self.read(network, network, path, "", true, device)
+    }
+
+    fn read(
+        &mut self,
+        at: &Component,
+        network: &Arc<Component>,
+        path: &Path,
+        key: &str,
+        strict: bool,
+        device: &Device,
+    ) -> Outcome {
+        if !path.is_file() {
+            let what = "is not there; bundles are published without their weights (large_files.yml says where they are), and \
+                        nothing is fetched: download it, or name another file by an override of load_path";
+            let missing = format!("the file of weights {} {what}", path.display());
+            return Err(Fault { kind: FaultKind::File, ..fault(at, missing) }.into());
+        }
+        let doing = || format!("{}: cannot load {}", at.id, path.display());
+        let bytes = match is_safetensors(path).while_doing(doing)? {
+            true => std::fs::read(path).while_doing(doing)?,
+            false => state_dict(path, key).while_doing(doing)?.to_bytes().while_doing(doing)?,
+        };
+        self.get(network, device)?;
+        let Some(before) = self.built.remove(&network.id) else { return Ok(()) };
+        let loaded = match strict {
+            true => weights::from_bytes(before, &bytes).while_doing(doing)?.0,
+            false => {
+                let (loaded, report) = weights::import_partial(before, &bytes).while_doing(doing)?;
+                if !report.is_complete() {
+                    crate::notice::warning!("{}: not all weights fit:\n{report}", path.display());
+                }
+                loaded
+            }
+        };
+        self.built.insert(network.id.clone(), loaded);
+        self.loaded.push(network.id.clone());
+        Ok(())
+    }
+
+    /// The names of the networks that run with random weights.
+    pub fn name(network: &AnyNetwork) -> &'static str {
+        network.name()
+    }
+}
+
+/// Whether a file begins as safetensors do: a length, and JSON. What a pickle or a zip begins with is none.
+fn is_safetensors(path: &Path) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::open(path)?, 9), &mut start)?;
+    Ok(start.get(8) == Some(&b'{'))
+}
+
+/// What is under a key of a file's dictionary, where it has it, else the whole.
+fn state_dict(path: &Path, key: &str) -> Result<StateDict, PytorchError> {
+    if !key.is_empty() {
+        match StateDict::open(path, &OpenOptions { key: Some(key.to_owned()) }) {
+            Err(PytorchError::Nesting { .. }) => {}
+            other => return other,
+        }
+    }
+    StateDict::open(path, &OpenOptions::default())
+}
