@@ -69,7 +69,7 @@ enum Command {
     Models(models::Args),
     /// Convert weights of PyTorch and MONAI to safetensors, and check them against a network
     Convert(convert_weights::Args),
-    /// Write a run for another program: a model folder of nnU-Net v2
+    /// Write a run as one file, or for another program: a model folder of nnU-Net v2
     Export(export::Args),
     /// Make, inspect and check data sets
     Data(data::Args),

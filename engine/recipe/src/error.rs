@@ -101,6 +101,7 @@ convert! {
     hearth_nn::pytorch::PytorchError,
     hearth_nn::weights::WeightsError,
     hearth_nnunet::NnunetError,
+    hearth_package::PackageError,
     hearth_plugin_host::PluginError,
     hearth_train::RunFolderError,
     hearth_train::LockError,

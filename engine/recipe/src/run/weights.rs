@@ -174,8 +174,22 @@ impl Trained {
     /// # Errors
     /// A damaged run, a checkpoint or a device that is not there, a fault that cannot be accepted.
     pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
-        let Opening { checkpoint, device, tune, tta, accept, classes, progress, local_rank } = opening;
-        let mut document = Document::open(&folder.recipe())?;
+        let document = Document::open(&folder.recipe())?;
+        let which = opening.checkpoint;
+        Self::with_weights(document, opening, || {
+            let (name, bytes) = checkpoint_file(folder, which)?;
+            let of = format!("checkpoint {name}");
+            Ok(Weights { name, of, bytes })
+        })
+    }
+
+    /// The network of a recipe with weights that are read once the recipe was checked.
+    pub(super) fn with_weights(
+        mut document: Document,
+        opening: Opening<'_>,
+        read: impl FnOnce() -> Outcome<Weights>,
+    ) -> Outcome<Self> {
+        let Opening { checkpoint: _, device, tune, tta, accept, classes, progress, local_rank } = opening;
         document.set_option("--device", "training.device", device)?;
         if let Some(tune) = tune {
             document.set_option("--tune", "training.tune", tune)?;
@@ -189,13 +203,11 @@ impl Trained {
         if let Some(tta) = tta {
             plan.recipe.tta = tta;
         }
-        let checkpoint = choose(folder, checkpoint)?;
-        let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Weights { name, of, bytes } = read()?;
         let network = plan.network(&plan.device)?;
         check_windows(&plan, &network)?;
-        let bytes = checkpoint.file(WEIGHTS)?;
         let (network, _) = weights::from_bytes(network, &bytes)
-            .while_doing(|| format!("the weights of checkpoint {name} do not fit the run's recipe"))?;
+            .while_doing(|| format!("the weights of {of} do not fit the recipe"))?;
         let network = plan.precision.apply(network.valid());
         let augmentation = plan.augmentation()?;
         let inferer: Arc<dyn Inferer> = match &augmentation {
@@ -205,6 +217,16 @@ impl Trained {
         let weights = blake3::hash(&bytes).to_hex().to_string();
         Ok(Self { plan, network, checkpoint: name, weights, inferer, augmentation, ensemble: None })
     }
+}
+
+/// Weights that a network is opened with.
+pub(super) struct Weights {
+    /// What results say of their origin: the name of a checkpoint.
+    pub name: String,
+    /// The same in messages.
+    pub of: String,
+    /// In safetensors.
+    pub bytes: Vec<u8>,
 }
 
 /// The name of a run's checkpoint and its file of weights. `which` is `best`, `latest` or the name
