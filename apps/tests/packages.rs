@@ -57,7 +57,8 @@ fn a_package_predicts_what_its_run_does() {
     predict(&text(&run_folder), "by-run", &["--probabilities"]);
 
     fs::write(at("LICENCE"), "Use it well.\n").expect("written");
-    fs::write(at("key.pem"), format!("-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n")).expect("written");
+    fs::write(at("key.pem"), format!("-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----\n"))
+        .expect("written");
     for (name, key) in [("public.pem", PUBLIC), ("other.pem", OTHER)] {
         fs::write(at(name), format!("-----BEGIN PUBLIC KEY-----\n{key}\n-----END PUBLIC KEY-----\n")).expect("written");
     }
@@ -151,14 +152,16 @@ fn lines_of_json_tell_of_each_image() {
     let words = ["predict", &model, "-i", &text(&list), &pattern, "-o", &text(&out), "--device", "cpu", "--json"];
     let output = run(&words);
     assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
-    assert!(errors(&output).contains("at once: reading"), "{}", errors(&output));
+    assert!(errors(&output).contains("of each stage: reading"), "{}", errors(&output));
     let told = lines(&String::from_utf8_lossy(&output.stdout));
     assert_eq!(told.len(), all.len(), "each once, though two arguments name it");
     for line in &told {
         let seconds = |stage: &str| line["seconds"][stage].as_f64().expect("seconds");
         assert!(seconds("read") >= 0.0 && seconds("write") >= 0.0, "{line}");
         if line["case"].as_str().is_some_and(|case| case.ends_with("zz.nii.gz")) {
-            assert!(line["error"].as_str().is_some_and(|why| !why.is_empty()) && line["outputs"] == serde_json::json!({}));
+            assert!(
+                line["error"].as_str().is_some_and(|why| !why.is_empty()) && line["outputs"] == serde_json::json!({})
+            );
             continue;
         }
         assert!(line["error"].is_null() && seconds("predict") > 0.0, "{line}");
@@ -193,8 +196,13 @@ fn a_model_of_nnunet_is_a_package_too() {
     assert!(told[0]["outputs"]["labels"].is_string() && told[0]["case"] == "s01", "{told:?}");
     succeed(&["predict", &at("organs.hearth"), "-i", &image, "-o", &at("package"), "--device", "cpu"]);
     same_results(&dir.path().join("folder"), &dir.path().join("package"));
-    let added = common::hearth().env("HEARTH_MODELS", at("store")).args(["models", "add", &at("organs.hearth")]).output();
+    let added =
+        common::hearth().env("HEARTH_MODELS", at("store")).args(["models", "add", &at("organs.hearth")]).output();
     let added = added.expect("the program starts");
-    assert!(added.status.success() && String::from_utf8_lossy(&added.stdout).contains("nnU-Net v2"), "{}", errors(&added));
+    assert!(
+        added.status.success() && String::from_utf8_lossy(&added.stdout).contains("nnU-Net v2"),
+        "{}",
+        errors(&added)
+    );
     assert!(dir.path().join("store/organs/plans.json").is_file());
 }

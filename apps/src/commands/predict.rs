@@ -285,17 +285,20 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
         }
         unsaid()
     };
-    let all = overlapped(&mine, Overlap::of_machine(), begin, read, Ready::bytes, predict, write);
+    let overlap = Overlap::of_machine().shared_by(ranks.map_or(1, Ranks::world));
+    let all = overlapped(&mine, overlap, begin, read, Ready::bytes, predict, write);
     keep_unsaid(all.results.into_iter().flatten().collect());
     if mine.len() > 1 {
         let [read, predict, write] = [all.stages.read, all.stages.predict, all.stages.write].map(seconds);
         let (images, wall) = (counted(mine.len(), "image"), seconds(all.wall));
-        note!("{images} in {wall}, at once: reading {read}, predicting {predict}, writing {write}");
+        note!("{images} in {wall}; of each stage: reading {read}, predicting {predict}, writing {write}");
     }
     let done = done.of_all(ranks)?;
     if let Some(path) = scores.filter(|_| is_first(ranks) && !done.rows.is_empty()) {
         outputs.write(&path, table(&trained.plan.recipe, done.rows.iter().map(|(_, row)| row)))?;
-        Said::new(args.files.json).file("scores", &path);
+        if !args.files.json {
+            out!("{}", path.display());
+        }
     }
     // What became of one image is said already, unless an earlier call listed it.
     if is_first(ranks) && (count > 1 || args.out.join(FAILED).exists()) {

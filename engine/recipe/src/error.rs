@@ -80,6 +80,8 @@ macro_rules! convert {
 convert! {
     hearth_data::dicom::DicomError,
     Fault,
+    glob::GlobError,
+    glob::PatternError,
     std::io::Error,
     serde_json::Error,
     toml::de::Error,

@@ -46,11 +46,12 @@ impl Trained {
         let text = String::from_utf8(package.read(RECIPE)?)
             .map_err(|_| RecipeError::new(format!("{path} has a {RECIPE} that is not UTF-8")))?;
         let document = Document::parse(format!("{RECIPE} of {path}"), text)?;
-        Self::with_weights(document, opening, || {
+        let opened = Self::with_weights(document, opening, || {
             let of = format!("the package {path}");
             Ok(Weights { name, of, bytes: package.read(WEIGHTS)? })
-        })
-        .while_doing(|| format!("cannot open {path}"))
+        });
+        let opened = opened.while_doing(|| format!("cannot open {path}"))?;
+        Ok(Self { labels: package.labels().to_vec(), ..opened })
     }
 
     /// The network of a recipe with weights from a file in safetensors, of state-dict names. All of the

@@ -53,6 +53,12 @@ impl Overlap {
         Self { readers, cases: readers + 3, bytes: Allowance::now().free / 2 }
     }
 
+    /// For one of several processes that share the machine's memory.
+    #[must_use]
+    pub fn shared_by(self, processes: usize) -> Self {
+        Self { bytes: self.bytes / processes.max(1) as u64, ..self }
+    }
+
     /// One case after the other.
     pub fn none() -> Self {
         Self { readers: 1, cases: 1, bytes: 0 }

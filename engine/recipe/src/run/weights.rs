@@ -8,6 +8,7 @@ use hearth_data::Progress;
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_nn::weights;
+use hearth_package::Label;
 use hearth_registry::unknown;
 use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
 use hearth_train::{RunFolder, TestTimeAugmentation};
@@ -41,6 +42,8 @@ pub struct Trained {
     pub augmentation: Option<TestTimeAugmentation>,
     /// The other runs that predict with it, if any: see [`Trained::merged`].
     pub ensemble: Option<Ensemble>,
+    /// Colours and coded terms of its labels, if it came in a package.
+    pub labels: Vec<Label>,
 }
 
 /// How a run is opened to use its network.
@@ -215,7 +218,8 @@ impl Trained {
             None => plan.recipe.inferer.shared(),
         };
         let weights = blake3::hash(&bytes).to_hex().to_string();
-        Ok(Self { plan, network, checkpoint: name, weights, inferer, augmentation, ensemble: None })
+        let labels = Vec::new();
+        Ok(Self { plan, network, checkpoint: name, weights, inferer, augmentation, ensemble: None, labels })
     }
 }
 
