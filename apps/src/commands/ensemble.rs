@@ -17,7 +17,7 @@ use hearth_train::Ranks;
 /// Arguments of `hearth ensemble`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folders of runs; a folder with fold0, fold1, ... is all of them
+    /// Folders of runs, or packages of them; a folder with fold0, fold1, ... is all of them
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// The images, as for `predict`
