@@ -99,7 +99,7 @@ pub fn describe(package: &Package) {
     let (facts, manifest) = (package.facts(), package.manifest());
     let bytes: u64 = manifest.members.values().map(|member| member.bytes).sum();
     out!("{}: {}, {:.1} MB", package.path().display(), facts.title, bytes as f64 / 1e6);
-    let mut line = |name: &str, value: Option<&str>| {
+    let line = |name: &str, value: Option<&str>| {
         if let Some(value) = value {
             out!("  {name}: {value}");
         }

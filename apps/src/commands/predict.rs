@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use hearth_data::dicom::{Authorship, Series, write};
 use hearth_data::{NiftiOptions, write_nifti};
-use hearth_recipe::store::ModelStore;
 use hearth_registry::counted;
 use hearth_train::{Floats, Ranks};
 use serde_json::{Value, json};
 
 use crate::commands::generate::generate;
 use crate::commands::opening::OpeningArgs;
+use crate::commands::predict_found::{Found, Origin, Predicted};
 use crate::commands::predict_lists::{FAILED, Said, as_json, list_failed, skipped, table};
-use crate::commands::predict_model::{self, ModelArgs};
+use crate::commands::predict_model::{self, ModelArgs, stored};
 use crate::commands::predict_nnunet::{self, NnunetArgs};
 use crate::commands::predicted::Pictures;
 use crate::commands::{predict_slides, predict_total};
@@ -125,12 +125,6 @@ impl Args {
             nnunet: NnunetArgs::default(),
         }
     }
-}
-
-/// The folder of a stored model, where the argument is its name and no path.
-fn stored(run: &Path) -> Option<PathBuf> {
-    let name = run.to_str().filter(|name| !run.exists() && !name.contains(['/', '\\']))?;
-    ModelStore::open(None).ok()?.get(name).ok().map(|model| model.path())
 }
 
 /// An image, and the file of its result.
@@ -249,11 +243,12 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
     let mut done: Done<(String, Floats)> = Done::default();
     let speaks = speaks_here();
     let begin = || speak_here(speaks);
+    let (reading, origin) = (trained.plan.reading(), Origin::of(trained));
     let read = |place: &usize| -> Outcome<Ready> {
         let Task { input, refused, .. } = &tasks[*place];
         match refused {
             Some(failure) => Err(Failure::new(failure.line())),
-            None => Ok(trained.plan.ready(input.sample())?),
+            None => Ok(reading.ready(input.sample())?),
         }
     };
     let predict = |before: usize, ready: Ready| {
@@ -268,13 +263,13 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
             };
             note!("image {} of {count}: {}{left}", place + 1, tasks[place].input.name());
         }
-        compute(trained, &tasks[place], ready)
+        compute(trained, &tasks[place], ready, pictures.as_ref())
     };
     let write = |before: usize, found: Outcome<Found>, spent: StageSeconds| {
         let (place, begun) = (mine[before], Instant::now());
         let task = &tasks[place];
         let mut said = Said::new(args.files.json);
-        let written = found.and_then(|found| write(trained, task, found, &outputs, pictures.as_ref(), &mut said));
+        let written = found.and_then(|found| write(&origin, task, found, &outputs, &mut said));
         let spent = StageSeconds { write: begun.elapsed().as_secs_f64(), ..spent };
         said.end(&task.input, spent, written.as_ref().err());
         let name = task.input.name();
@@ -382,55 +377,53 @@ fn refers_to(input: &Input) -> Outcome<Series> {
 }
 
 /// What the network says of an image.
-enum Found {
-    Scores(Vec<f32>),
-    Map(Segmented),
-}
-
-fn compute(trained: &Trained, task: &Task, ready: Ready) -> Outcome<Found> {
+fn compute(trained: &Trained, task: &Task, ready: Ready, pictures: Option<&Pictures<'_>>) -> Outcome<Found> {
+    let Task { input, picture, .. } = task;
+    let draw = |canvas: &dyn Fn(&Pictures<'_>) -> Outcome<Canvas>| {
+        let (path, pictures) = picture.as_ref().zip(pictures)?;
+        let doing = || format!("cannot draw {}", path.display());
+        Some(canvas(pictures).and_then(|canvas| canvas.png().while_doing(doing)))
+    };
     if trained.plan.recipe.output() == Output::Scores {
-        return Ok(Found::Scores(trained.scores_of(ready)?));
+        let scores = trained.scores_of(ready)?;
+        let picture = draw(&|pictures| pictures.of_scores(input, &scores));
+        return Ok(Found { result: Predicted::Scores(scores), picture });
     }
     let wanted = Wanted { uncertainty: task.deviation.is_some(), probabilities: task.probabilities.is_some() };
-    Ok(Found::Map(trained.segment_of(ready, wanted)?))
+    let found = trained.segment_of(ready, wanted)?;
+    let picture = draw(&|pictures| pictures.of_map(input, &found));
+    let written = found.written(&trained.plan)?;
+    Ok(Found { result: Predicted::Map(Box::new(found), written), picture })
 }
 
 /// Writes what is asked for of an image; scores are returned.
-fn write(
-    trained: &Trained,
-    task: &Task,
-    found: Found,
-    outputs: &Outputs,
-    pictures: Option<&Pictures<'_>>,
-    said: &mut Said,
-) -> Outcome<Option<Vec<f32>>> {
+fn write(origin: &Origin, task: &Task, found: Found, outputs: &Outputs, said: &mut Said) -> Outcome<Option<Vec<f32>>> {
     let Task { input, result, deviation, probabilities, maps, picture, dicom, key, refused: _ } = task;
+    let Origin { title, checkpoint, weights, made_by, labels, region_labels, members } = origin;
     if let Some(folder) = result.parent() {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    let draw = |said: &mut Said, canvas: &dyn Fn(&Pictures<'_>) -> Outcome<Canvas>| -> Outcome {
-        let (Some(path), Some(pictures)) = (picture, pictures) else { return Ok(()) };
-        let file = canvas(pictures)?.png().while_doing(|| format!("cannot draw {}", path.display()))?;
-        outputs.write(path, file)?;
+    let drawn = |said: &mut Said, drawn: Option<Outcome<Vec<u8>>>| -> Outcome {
+        let (Some(path), Some(file)) = (picture, drawn) else { return Ok(()) };
+        outputs.write(path, file?)?;
         said.file("picture", path);
         Ok(())
     };
-    let found = match found {
-        Found::Scores(scores) => {
-            draw(said, &|pictures| pictures.of_scores(input, &scores))?;
-            said.scores(&trained.plan.recipe.labels, &scores);
+    let made = found.picture;
+    let (found, map) = match found.result {
+        Predicted::Scores(scores) => {
+            drawn(said, made)?;
+            said.scores(labels, &scores);
             return Ok(Some(scores));
         }
-        Found::Map(found) => found,
+        Predicted::Map(map, written) => (map, written),
     };
-    let Segmented { output, uncertainty, disagreement, .. } = &found;
-    let map = &found.written(&trained.plan)?;
+    let map = &map;
+    let Segmented { output, uncertainty, disagreement, .. } = &*found;
     let doing = |path: &Path| format!("cannot write {}", path.display());
-    let made_by = trained.made_by();
-    let volume = || NiftiOptions::default().description(&made_by);
-    let options = if output.is_map() { NiftiOptions::label().description(&made_by) } else { volume() };
+    let volume = || NiftiOptions::default().description(made_by);
+    let options = if output.is_map() { NiftiOptions::label().description(made_by) } else { volume() };
     write_nifti(result, map, options).while_doing(|| doing(result))?;
-    let labels = &trained.plan.recipe.labels;
     let files: Vec<&PathBuf> = input.files().collect();
     let sums = files.iter().map(|file| if file.is_file() { Ok(Some(sum(file)?)) } else { Ok(None) });
     let sums = sums.collect::<Outcome<Vec<Option<String>>>>()?;
@@ -439,19 +432,19 @@ fn write(
         _ => (files.iter().map(|file| file.display().to_string()).collect(), json!(sums)),
     };
     let mut facts = json!({
-        "input": named, "input_blake3": summed, "checkpoint": trained.checkpoint,
-        "recipe": trained.plan.recipe.title(), "weights_blake3": trained.weights, "result_of": key,
+        "input": named, "input_blake3": summed, "checkpoint": checkpoint,
+        "recipe": title, "weights_blake3": weights, "result_of": key,
     });
-    if let Some(ensemble) = &trained.ensemble {
-        facts["ensemble"] = json!(ensemble.members());
+    if let Some(members) = members {
+        facts["ensemble"] = json!(members);
     }
     match output {
         Output::Labels => facts["labels"] = json!(labels),
         Output::Regions => facts["regions"] = json!(labels),
         Output::Scores | Output::Image => {}
     }
-    if let Some(classes) = trained.plan.recipe.learns().region_labels() {
-        facts["region_labels"] = json!(classes);
+    if let Some(classes) = region_labels {
+        facts["region_labels"] = classes.clone();
     }
     outputs.record(result, facts.clone())?;
     if let (Some(path), Some(maps)) = (probabilities, &found.probabilities) {
@@ -462,8 +455,7 @@ fn write(
     if let Some((series, files)) = dicom {
         facts["series"] = json!(series.uid());
         for (file, path) in files {
-            let title = trained.plan.recipe.title();
-            let by = Authorship::new(format!("{title}, {}", trained.checkpoint)).description(title);
+            let by = Authorship::new(format!("{title}, {checkpoint}")).description(title);
             let by = by.contribution(format!("{made_by}; series {}", series.uid()));
             let bytes = found.to_dicom(*file, series, labels, &by).while_doing(|| doing(path))?;
             folders::replace(path, bytes)?;
@@ -480,7 +472,7 @@ fn write(
         outputs.record(path, facts.clone())?;
         said.file(name, path);
     }
-    draw(said, &|pictures| pictures.of_map(input, &found))?;
+    drawn(said, made)?;
     said.volumes(|| found.volumes(labels));
     if let (Some(path), Some((std, vvc))) = (deviation, uncertainty) {
         write_nifti(path, std, volume()).while_doing(|| doing(path))?;

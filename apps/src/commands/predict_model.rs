@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hearth_package::{Kind, Package, PublicKey};
+use hearth_recipe::store::ModelStore;
 
 use crate::commands::predict::Args;
 use crate::error::{Context, Failure, Outcome};
@@ -96,4 +97,10 @@ impl Unpacked {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The folder of a stored model, where the argument is its name and no path.
+pub fn stored(run: &Path) -> Option<PathBuf> {
+    let name = run.to_str().filter(|name| !run.exists() && !name.contains(['/', '\\']))?;
+    ModelStore::open(None).ok()?.get(name).ok().map(|model| model.path())
 }

@@ -63,7 +63,7 @@ pub use penalty::{Empty, Penalties, measuring};
 pub use plan::Plan;
 pub use profile::{Profiled, Profiling, profile};
 pub use roof::measure_roof;
-pub use segment::{Ready, Segmented, Wanted};
+pub use segment::{Reading, Ready, Segmented, Wanted};
 pub use series::{FoundSeries, series_below};
 pub use session::{Finished, Session, check_resume, evaluator, trainer};
 pub use slide_map::{SlideMap, Tiles, grey, npy};

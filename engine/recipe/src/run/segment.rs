@@ -1,12 +1,13 @@
 //! A network's prediction on an image's own grid, with the chain of `[post]` applied.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::affine::{IDENTITY, compose};
 use hearth_data::transforms::ResolveRegions;
-use hearth_data::{Affine, Image, Sample};
+use hearth_data::{Affine, Image, Pipeline, Sample};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
@@ -50,7 +51,11 @@ impl Ready {
     }
 }
 
-impl Plan {
+/// Reads images as the network sees them. Unlike a plan it can be shared by threads.
+#[derive(Clone, Debug)]
+pub struct Reading(Arc<Pipeline>);
+
+impl Reading {
     /// Reads a case whose `image` has files, and runs the recipe's chain on it. It is not on the device
     /// yet, unless a step of the chain works there.
     ///
@@ -58,9 +63,16 @@ impl Plan {
     /// Where the image cannot be read, or a step fails.
     pub fn ready(&self, sample: Sample) -> Outcome<Ready> {
         let case = sample.case.clone();
-        let mut samples = self.prediction.run_deterministic(sample)?;
+        let mut samples = self.0.run_deterministic(sample)?;
         let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline returned nothing"))?;
         Ok(Ready { image: sample.take_image("image")?, case })
+    }
+}
+
+impl Plan {
+    /// What reads the images that are predicted.
+    pub fn reading(&self) -> Reading {
+        Reading(self.prediction.clone())
     }
 }
 
@@ -174,7 +186,7 @@ impl Trained {
     /// # Errors
     /// Where the image cannot be read or does not suit the network.
     pub fn scores(&self, sample: Sample) -> Outcome<Vec<f32>> {
-        self.scores_of(self.plan.ready(sample)?)
+        self.scores_of(self.plan.reading().ready(sample)?)
     }
 
     /// The same of an image that was read.
@@ -204,7 +216,7 @@ impl Trained {
     /// decided there. That is smoother than resampling a label map, and does not hold all classes
     /// at full size.
     pub fn segment(&self, sample: Sample, wanted: Wanted) -> Outcome<Segmented> {
-        self.segment_of(self.plan.ready(sample)?, wanted)
+        self.segment_of(self.plan.reading().ready(sample)?, wanted)
     }
 
     /// The same of an image that was read.
