@@ -71,7 +71,7 @@ enum Command {
     Convert(convert_weights::Args),
     /// Run MONAI bundles without Python; say what one is and needs; make a recipe of one
     Bundle(bundle::Args),
-    /// Write a run for another program: a model folder of nnU-Net v2
+    /// Write a run as one file, or for another program: a model folder of nnU-Net v2
     Export(export::Args),
     /// Make, inspect and check data sets
     Data(data::Args),

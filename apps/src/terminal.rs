@@ -43,7 +43,18 @@ pub fn unsaid() -> Vec<String> {
     UNSAID.take()
 }
 
-fn speaks() -> bool {
+/// Whether this thread prints; threads that work for it do so too, by [`speak_here`].
+pub fn speaks_here() -> bool {
+    SPEAKS_HERE.get()
+}
+
+/// Keeps what another thread of this rank left unsaid.
+pub fn keep_unsaid(lines: Vec<String>) {
+    UNSAID.with_borrow_mut(|kept| kept.extend(lines));
+}
+
+/// Whether what this thread says is printed.
+pub fn speaks() -> bool {
     SPEAKS.load(Ordering::Relaxed) && SPEAKS_HERE.get()
 }
 

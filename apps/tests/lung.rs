@@ -261,6 +261,13 @@ fn a_series_of_each_study_is_selected() {
     let most = predict(&dir.path().join("most"), &["--series", "most-slices", "--rtstruct"]);
     assert_eq!(most.len(), 6, "{most:?}");
     assert!(most.contains(&second("0_rtstruct.dcm")), "{most:?}");
+    // The one that suits the network, with the reason.
+    let words = ["predict", &run, "-i", &given, "-o", &text(&dir.path().join("auto")), "--device", "cpu"];
+    let output = common::run(&[&words[..], &["--series", "auto"]].concat());
+    let said = errors(&output);
+    assert!(output.status.success() && said.contains("skips 9, CT") && said.contains("has 1 slice"), "{said}");
+    let auto = below(&dir.path().join("auto"));
+    assert!(auto.len() == 3 && auto.contains(&second("0_seg.nii.gz")), "{auto:?}");
 }
 
 /// CT of a patient with a soft tissue sarcoma and the structure set drawn on it.

@@ -86,8 +86,9 @@ fn what_cannot_be_is_refused() {
     refused(&["--precision", "fp8"], &["fp8"]);
     refused(&["--with", &input], &["--with", "no model of nnU-Net"]);
     refused(&["--postprocessing", &text(&golden("cascade/case.json"))], &["postprocessing_fns"]);
-    let file = text(&golden("organs_legacy_nomirror/input/s01_0000.nii.gz"));
-    fail(&["predict", &model, "-i", &file, "-o", &out], 1, &["not a folder", "NAME_0000.nii.gz"]);
+    let file = text(&golden("organs_legacy_nomirror/case.json"));
+    fail(&["predict", &model, "-i", &file, "-o", &out], 1, &["end with .nii.gz", "hearth data convert"]);
+    fail(&["predict", &model, "-i", "none.nii.gz", "-o", &out], 1, &["no such file"]);
     let empty = text(dir.path());
     fail(&["predict", &empty, "-i", &input, "-o", &out, "--folds", "0"], 1, &["--folds", "plans.json"]);
     assert!(!dir.path().join("out").exists(), "nothing is made before the checks");

@@ -4,18 +4,20 @@ use std::path::PathBuf;
 
 use crate::commands::merging::{self, DisagreementWord, MergeArgs};
 use crate::commands::opening::OpeningArgs;
+use crate::commands::predict_model::ModelArgs;
 use crate::commands::predict_nnunet::NnunetArgs;
 use crate::commands::{predict, predict_slides};
 use crate::error::Outcome;
 use crate::note;
 use crate::ranks::{RanksArgs, local_rank};
+use crate::run::given::expanded;
 use crate::sharing::{prepared, shared};
 use hearth_train::Ranks;
 
 /// Arguments of `hearth ensemble`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folders of runs; a folder with fold0, fold1, ... is all of them
+    /// Folders of runs, or packages of them; a folder with fold0, fold1, ... is all of them
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// The images, as for `predict`
@@ -57,7 +59,8 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     note!("{} runs, {}", runs.len(), args.merge.words());
     let of_predict = predict::Args {
         run: runs[0].clone(),
-        images: args.images.clone(),
+        model: ModelArgs::default(),
+        images: expanded(&args.images)?,
         out: args.out.clone(),
         count: None,
         seed: None,

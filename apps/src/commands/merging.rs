@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::commands::folds::VALIDATION;
 use crate::error::{Context, Failure, Outcome};
-use crate::folders;
 use crate::note;
 use crate::run::{Disagreement, Merge, Merging, Opening, Trained};
 
@@ -120,7 +119,7 @@ pub fn open(
     let mut opened = Vec::with_capacity(runs.len());
     for run in runs {
         let doing = || run.display().to_string();
-        let trained = Trained::open_with(&folders::open_run(run)?, opening.clone()).while_doing(doing)?;
+        let trained = Trained::open_path(run, opening.clone()).while_doing(doing)?;
         if trained.plan.recipe.learns().generates() {
             return Err(Failure::new(format!("{} generates images, which are not merged", run.display())));
         }

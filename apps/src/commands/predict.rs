@@ -5,12 +5,15 @@ use std::time::Instant;
 
 use hearth_data::dicom::{Authorship, Series, write};
 use hearth_data::{NiftiOptions, write_nifti};
-use hearth_recipe::store::ModelStore;
+use hearth_registry::counted;
 use hearth_train::{Floats, Ranks};
 use serde_json::{Value, json};
 
 use crate::commands::generate::generate;
 use crate::commands::opening::OpeningArgs;
+use crate::commands::predict_found::{Found, Origin, Predicted};
+use crate::commands::predict_lists::{FAILED, Said, as_json, list_failed, skipped, table};
+use crate::commands::predict_model::{self, ModelArgs, stored};
 use crate::commands::predict_nnunet::{self, NnunetArgs};
 use crate::commands::predicted::Pictures;
 use crate::commands::{predict_slides, predict_total};
@@ -18,25 +21,30 @@ use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::Canvas;
 use crate::ranks::{RanksArgs, is_first, local_rank};
-use crate::recipe::{Output, Recipe};
+use crate::recipe::Output;
+use crate::run::given::expanded;
 use crate::run::inputs::{Input, inputs};
-use crate::run::outputs::{Outputs, record_of, remove_result, sum, written_by};
-use crate::run::{DicomFile, NO_REGIONS, Segmented, Trained, Wanted};
+use crate::run::outputs::{Outputs, record_of, sum, written_by};
+use crate::run::{DicomFile, NO_REGIONS, Overlap, Ready, Segmented, StageSeconds, Trained, Wanted, overlapped};
 use crate::sharing::{Done, own, prepared, shared};
-use crate::table::csv;
-use crate::terminal::seconds;
+use crate::terminal::{keep_unsaid, seconds, speak_here, speaks, speaks_here, unsaid};
 use crate::{note, out};
 
 /// Arguments of `hearth predict`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run, of a trained model of nnU-Net v2, or of several of them, as
-    /// TotalSegmentator's; or the name of a model that `hearth models add` stored
+    /// The folder of a run; a package (.hearth); a recipe, with --weights; the folder of a trained model
+    /// of nnU-Net v2, or of several of them, as TotalSegmentator's; or the name of a model that
+    /// `hearth models add` stored
     #[arg(value_name = "RUN|MODEL")]
     pub run: PathBuf,
+    /// What else the model is opened with.
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// The images: files that a reader knows, folders of DICOM slices or trees of them, folders of
     /// images, or what --data of `train` takes: data sets, a case's folder of modalities, tables,
-    /// lists. For a model of nnU-Net folders of NAME_0000.nii.gz, NAME_0001.nii.gz
+    /// lists; quoted patterns ('scans/*/t1.nii.gz'), and lists of paths (.txt). For a model of nnU-Net
+    /// folders of NAME_0000.nii.gz, NAME_0001.nii.gz
     #[arg(short = 'i', long = "image", value_name = "PATH", required_unless_present = "count", num_args = 1..)]
     pub images: Vec<PathBuf>,
     /// Where the results go, in the folders of a tree: NAME_seg.nii.gz with labels, or a channel for
@@ -84,7 +92,7 @@ pub struct FileArgs {
     #[arg(long)]
     pub rtstruct: bool,
     /// Of several DICOM series of a study, the one of this UID, number or description (*thorax*),
-    /// or by a rule: most-slices, thinnest
+    /// or by a rule: most-slices, thinnest; auto takes the one that suits the network, and says why
     #[arg(long, value_name = "WHICH")]
     pub series: Option<String>,
     /// Draw NAME_picture.png too: outlines, scores or images beside the input; labels with them
@@ -94,6 +102,10 @@ pub struct FileArgs {
     /// Replace results that an earlier call wrote and nobody has changed since
     #[arg(long)]
     pub overwrite: bool,
+    /// Print a line of JSON for each image in place of the names of its files: input, outputs, seconds of
+    /// each stage, millilitres of each label, scores, or the error
+    #[arg(long)]
+    pub json: bool,
 }
 
 impl Args {
@@ -101,6 +113,7 @@ impl Args {
     pub fn new(run: &Path, images: Vec<PathBuf>, out: &Path, device: &str, tune: Option<&str>) -> Self {
         Self {
             run: run.to_owned(),
+            model: ModelArgs::default(),
             images,
             out: out.to_owned(),
             count: None,
@@ -112,12 +125,6 @@ impl Args {
             nnunet: NnunetArgs::default(),
         }
     }
-}
-
-/// The folder of a stored model, where the argument is its name and no path.
-fn stored(run: &Path) -> Option<PathBuf> {
-    let name = run.to_str().filter(|name| !run.exists() && !name.contains(['/', '\\']))?;
-    ModelStore::open(None).ok()?.get(name).ok().map(|model| model.path())
 }
 
 /// An image, and the file of its result.
@@ -142,12 +149,17 @@ struct Task {
 
 /// Predicts each image. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
+    let args = &Args { images: expanded(&args.images)?, ..args.clone() };
     shared(args.ranks, |ranks| of_rank(args, ranks))
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
-    if let Some(path) = stored(&args.run) {
+    if let Some(path) = stored(&args.run).filter(|_| args.model.weights.is_none()) {
         return of_rank(&Args { run: path, ..args.clone() }, ranks);
+    }
+    if let Some(unpacked) = prepared(ranks, predict_model::unpacked(args))? {
+        let model = ModelArgs::default();
+        return of_rank(&Args { run: unpacked.path().to_owned(), model, ..args.clone() }, ranks);
     }
     if predict_nnunet::is_one(&args.run) {
         return predict_nnunet::run(args, ranks);
@@ -159,12 +171,14 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     if args.seed.is_some() && args.count.is_none() {
         return Err(Failure::new("--seed is the seed of generated images: give --count too, or remove --seed"));
     }
-    let open = || {
-        let folder = folders::open_run(&args.run)?;
-        Ok(Trained::open_with(&folder, args.opening.opening().of_rank(local_rank(ranks)))?)
-    };
-    let trained = prepared(ranks, open())?;
-    match (args.count, trained.plan.recipe.learns().generates()) {
+    let trained = prepared(ranks, predict_model::open(args, local_rank(ranks)))?;
+    let (generates, of_slides) =
+        (trained.plan.recipe.learns().generates(), trained.plan.recipe.learns().patches().is_some());
+    if args.files.json && (generates || of_slides) {
+        let what = "--json tells of volumes and scores; this run makes images of random numbers, or maps of slides";
+        return Err(Failure::new(format!("{what}: remove it")));
+    }
+    match (args.count, generates) {
         (Some(_), true) if ranks.is_some() => {
             return Err(Failure::new("images of random numbers are made by one rank: remove --ranks, or the launcher"));
         }
@@ -177,7 +191,7 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         }
         (None, false) => {}
     }
-    if trained.plan.recipe.learns().patches().is_some() {
+    if of_slides {
         return predict_slides::run(args, &trained, "predict", ranks);
     }
     predict_all(args, &trained, "predict", ranks)
@@ -227,9 +241,18 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
     let (start, count) = (Instant::now(), tasks.len());
     let mine: Vec<usize> = own(ranks, count).collect();
     let mut done: Done<(String, Floats)> = Done::default();
-    for (before, place) in mine.iter().enumerate() {
-        let task = &tasks[*place];
-        let name = task.input.name();
+    let speaks = speaks_here();
+    let begin = || speak_here(speaks);
+    let (reading, origin) = (trained.plan.reading(), Origin::of(trained));
+    let read = |place: &usize| -> Outcome<Ready> {
+        let Task { input, refused, .. } = &tasks[*place];
+        match refused {
+            Some(failure) => Err(Failure::new(failure.line())),
+            None => Ok(reading.ready(input.sample())?),
+        }
+    };
+    let predict = |before: usize, ready: Ready| {
+        let place = mine[before];
         if count > 1 {
             let left = match before {
                 0 => String::new(),
@@ -238,48 +261,45 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
                     format!("  {} left", seconds(each * (mine.len() - before) as f64))
                 }
             };
-            note!("image {} of {count}: {name}{left}", place + 1);
+            note!("image {} of {count}: {}{left}", place + 1, tasks[place].input.name());
         }
-        match predict(trained, task, &outputs, pictures.as_ref()) {
-            Ok(Some(scores)) => done.rows.push((*place, (name, Floats(scores)))),
-            Ok(None) => out!("{}", task.result.display()),
-            Err(failure) => done.fail(*place, name, &failure),
+        compute(trained, &tasks[place], ready, pictures.as_ref())
+    };
+    let write = |before: usize, found: Outcome<Found>, spent: StageSeconds| {
+        let (place, begun) = (mine[before], Instant::now());
+        let task = &tasks[place];
+        let mut said = Said::new(args.files.json);
+        let written = found.and_then(|found| write(&origin, task, found, &outputs, &mut said));
+        let spent = StageSeconds { write: begun.elapsed().as_secs_f64(), ..spent };
+        said.end(&task.input, spent, written.as_ref().err());
+        let name = task.input.name();
+        match written {
+            Ok(Some(scores)) => done.rows.push((place, (name, Floats(scores)))),
+            Ok(None) => {}
+            Err(failure) => done.fail(place, name, &failure),
         }
+        unsaid()
+    };
+    let overlap = Overlap::of_machine().shared_by(ranks.map_or(1, Ranks::world));
+    let all = overlapped(&mine, overlap, begin, read, Ready::bytes, predict, write);
+    keep_unsaid(all.results.into_iter().flatten().collect());
+    if mine.len() > 1 {
+        let [read, predict, write] = [all.stages.read, all.stages.predict, all.stages.write].map(seconds);
+        let (images, wall) = (counted(mine.len(), "image"), seconds(all.wall));
+        note!("{images} in {wall}; of each stage: reading {read}, predicting {predict}, writing {write}");
     }
     let done = done.of_all(ranks)?;
     if let Some(path) = scores.filter(|_| is_first(ranks) && !done.rows.is_empty()) {
         outputs.write(&path, table(&trained.plan.recipe, done.rows.iter().map(|(_, row)| row)))?;
-        out!("{}", path.display());
+        if !args.files.json {
+            out!("{}", path.display());
+        }
     }
     // What became of one image is said already, unless an earlier call listed it.
     if is_first(ranks) && (count > 1 || args.out.join(FAILED).exists()) {
         list_failed(&args.out, command, &outputs, &done.failed)?;
     }
     done.check(ranks, count, "images")
-}
-
-/// The list of the images that failed.
-const FAILED: &str = "failed.csv";
-
-/// Lists all images that failed, and why, for whoever mends them and calls again; without any, the
-/// list of an earlier call goes. A file that something else wrote stays.
-fn list_failed(out: &Path, command: &str, outputs: &Outputs, failed: &[(usize, String, String)]) -> Outcome {
-    let path = out.join(FAILED);
-    let theirs = path.symlink_metadata().is_ok() && !written_by(&path, command);
-    if theirs {
-        if !failed.is_empty() {
-            note!("{} is not this program's: the images that failed are not listed there", path.display());
-        }
-        return Ok(());
-    }
-    if failed.is_empty() {
-        return Ok(remove_result(&path)?);
-    }
-    let line = |why: &str| why.lines().map(str::trim).collect::<Vec<_>>().join("; ");
-    let rows = failed.iter().map(|(_, name, why)| csv([name.clone(), line(why)]) + "\n");
-    outputs.write(&path, "image,why\n".to_owned() + &rows.collect::<String>())?;
-    note!("{} lists the images that failed", path.display());
-    Ok(())
 }
 
 /// Plans the result of each image; fails if a result would replace a file.
@@ -320,6 +340,9 @@ fn tasks(args: &Args, trained: &Trained, command: &'static str, outputs: &mut Ou
             if same && !args.files.overwrite {
                 if all.iter().all(|path| path.is_file() && written_by(path, command)) {
                     note!("{}: done by an earlier call", input.name());
+                    if args.files.json && speaks() {
+                        skipped(&input.name(), as_json(input.files()), &all);
+                    }
                     continue;
                 }
                 all.into_iter().try_for_each(|path| begun.claim(path))?;
@@ -353,42 +376,54 @@ fn refers_to(input: &Input) -> Outcome<Series> {
     Ok(series)
 }
 
-/// Predicts one image and writes what is asked for; scores are returned.
-fn predict(
-    trained: &Trained,
-    task: &Task,
-    outputs: &Outputs,
-    pictures: Option<&Pictures<'_>>,
-) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation, probabilities, maps, picture, dicom, key, refused } = task;
-    if let Some(failure) = refused {
-        return Err(Failure::new(failure.line()));
+/// What the network says of an image.
+fn compute(trained: &Trained, task: &Task, ready: Ready, pictures: Option<&Pictures<'_>>) -> Outcome<Found> {
+    let Task { input, picture, .. } = task;
+    let draw = |canvas: &dyn Fn(&Pictures<'_>) -> Outcome<Canvas>| {
+        let (path, pictures) = picture.as_ref().zip(pictures)?;
+        let doing = || format!("cannot draw {}", path.display());
+        Some(canvas(pictures).and_then(|canvas| canvas.png().while_doing(doing)))
+    };
+    if trained.plan.recipe.output() == Output::Scores {
+        let scores = trained.scores_of(ready)?;
+        let picture = draw(&|pictures| pictures.of_scores(input, &scores));
+        return Ok(Found { result: Predicted::Scores(scores), picture });
     }
+    let wanted = Wanted { uncertainty: task.deviation.is_some(), probabilities: task.probabilities.is_some() };
+    let found = trained.segment_of(ready, wanted)?;
+    let picture = draw(&|pictures| pictures.of_map(input, &found));
+    let written = found.written(&trained.plan)?;
+    Ok(Found { result: Predicted::Map(Box::new(found), written), picture })
+}
+
+/// Writes what is asked for of an image; scores are returned.
+fn write(origin: &Origin, task: &Task, found: Found, outputs: &Outputs, said: &mut Said) -> Outcome<Option<Vec<f32>>> {
+    let Task { input, result, deviation, probabilities, maps, picture, dicom, key, refused: _ } = task;
+    let Origin { title, checkpoint, weights, made_by, labels, region_labels, members } = origin;
     if let Some(folder) = result.parent() {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    let draw = |canvas: &dyn Fn(&Pictures<'_>) -> Outcome<Canvas>| -> Outcome {
-        let (Some(path), Some(pictures)) = (picture, pictures) else { return Ok(()) };
-        let file = canvas(pictures)?.png().while_doing(|| format!("cannot draw {}", path.display()))?;
-        outputs.write(path, file)?;
-        out!("{}", path.display());
+    let drawn = |said: &mut Said, drawn: Option<Outcome<Vec<u8>>>| -> Outcome {
+        let (Some(path), Some(file)) = (picture, drawn) else { return Ok(()) };
+        outputs.write(path, file?)?;
+        said.file("picture", path);
         Ok(())
     };
-    if trained.plan.recipe.output() == Output::Scores {
-        let scores = trained.scores(input.sample())?;
-        draw(&|pictures| pictures.of_scores(input, &scores))?;
-        return Ok(Some(scores));
-    }
-    let wanted = Wanted { uncertainty: deviation.is_some(), probabilities: probabilities.is_some() };
-    let found = trained.segment(input.sample(), wanted)?;
-    let Segmented { output, uncertainty, disagreement, .. } = &found;
-    let map = &found.written(&trained.plan)?;
+    let made = found.picture;
+    let (found, map) = match found.result {
+        Predicted::Scores(scores) => {
+            drawn(said, made)?;
+            said.scores(labels, &scores);
+            return Ok(Some(scores));
+        }
+        Predicted::Map(map, written) => (map, written),
+    };
+    let map = &map;
+    let Segmented { output, uncertainty, disagreement, .. } = &*found;
     let doing = |path: &Path| format!("cannot write {}", path.display());
-    let made_by = trained.made_by();
-    let volume = || NiftiOptions::default().description(&made_by);
-    let options = if output.is_map() { NiftiOptions::label().description(&made_by) } else { volume() };
+    let volume = || NiftiOptions::default().description(made_by);
+    let options = if output.is_map() { NiftiOptions::label().description(made_by) } else { volume() };
     write_nifti(result, map, options).while_doing(|| doing(result))?;
-    let labels = &trained.plan.recipe.labels;
     let files: Vec<&PathBuf> = input.files().collect();
     let sums = files.iter().map(|file| if file.is_file() { Ok(Some(sum(file)?)) } else { Ok(None) });
     let sums = sums.collect::<Outcome<Vec<Option<String>>>>()?;
@@ -397,68 +432,54 @@ fn predict(
         _ => (files.iter().map(|file| file.display().to_string()).collect(), json!(sums)),
     };
     let mut facts = json!({
-        "input": named, "input_blake3": summed, "checkpoint": trained.checkpoint,
-        "recipe": trained.plan.recipe.title(), "weights_blake3": trained.weights, "result_of": key,
+        "input": named, "input_blake3": summed, "checkpoint": checkpoint,
+        "recipe": title, "weights_blake3": weights, "result_of": key,
     });
-    if let Some(ensemble) = &trained.ensemble {
-        facts["ensemble"] = json!(ensemble.members());
+    if let Some(members) = members {
+        facts["ensemble"] = json!(members);
     }
     match output {
         Output::Labels => facts["labels"] = json!(labels),
         Output::Regions => facts["regions"] = json!(labels),
         Output::Scores | Output::Image => {}
     }
-    if let Some(classes) = trained.plan.recipe.learns().region_labels() {
-        facts["region_labels"] = json!(classes);
+    if let Some(classes) = region_labels {
+        facts["region_labels"] = classes.clone();
     }
     outputs.record(result, facts.clone())?;
     if let (Some(path), Some(maps)) = (probabilities, &found.probabilities) {
         write_nifti(path, maps, volume()).while_doing(|| doing(path))?;
         outputs.record(path, facts.clone())?;
-        out!("{}", path.display());
+        said.file("probabilities", path);
     }
     if let Some((series, files)) = dicom {
         facts["series"] = json!(series.uid());
         for (file, path) in files {
-            let title = trained.plan.recipe.title();
-            let by = Authorship::new(format!("{title}, {}", trained.checkpoint)).description(title);
+            let by = Authorship::new(format!("{title}, {checkpoint}")).description(title);
             let by = by.contribution(format!("{made_by}; series {}", series.uid()));
             let bytes = found.to_dicom(*file, series, labels, &by).while_doing(|| doing(path))?;
             folders::replace(path, bytes)?;
             outputs.record(path, facts.clone())?;
-            out!("{}", path.display());
+            let kind = file.end().trim_start_matches('_').trim_end_matches(".dcm");
+            said.file(&format!("dicom_{kind}"), path);
         }
         for region in found.missing(labels)? {
             note!("{}: no voxel of {region:?} was found; the DICOM files say so", input.name());
         }
     }
-    for (path, (_, map)) in maps.iter().zip(disagreement) {
+    for (path, (name, map)) in maps.iter().zip(disagreement) {
         write_nifti(path, map, volume()).while_doing(|| doing(path))?;
         outputs.record(path, facts.clone())?;
-        out!("{}", path.display());
+        said.file(name, path);
     }
-    draw(&|pictures| pictures.of_map(input, &found))?;
-    let (Some(path), Some((std, vvc))) = (deviation, uncertainty) else { return Ok(None) };
-    write_nifti(path, std, volume()).while_doing(|| doing(path))?;
-    facts["volume_variation_coefficient"] = json!(vvc);
-    outputs.record(path, facts)?;
-    out!("{}  volume variation coefficient {vvc:.4}", path.display());
+    drawn(said, made)?;
+    said.volumes(|| found.volumes(labels));
+    if let (Some(path), Some((std, vvc))) = (deviation, uncertainty) {
+        write_nifti(path, std, volume()).while_doing(|| doing(path))?;
+        facts["volume_variation_coefficient"] = json!(vvc);
+        outputs.record(path, facts)?;
+        said.deviation(path, *vvc);
+    }
+    said.file(if output.is_map() { "labels" } else { "image" }, result);
     Ok(None)
-}
-
-/// The scores of all images: a row for each, a column for each label, and the likeliest class where
-/// one wins.
-fn table<'a>(recipe: &Recipe, rows: impl Iterator<Item = &'a (String, Floats)>) -> String {
-    let wins = recipe.learns().names_a_winner();
-    let mut columns = vec!["image".to_owned()];
-    columns.extend(wins.then(|| "class".to_owned()));
-    columns.extend(recipe.labels.iter().cloned());
-    let mut text = csv(columns) + "\n";
-    for (image, Floats(scores)) in rows {
-        let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(index, _)| index);
-        let class = best.filter(|_| wins).and_then(|index| recipe.labels.get(index));
-        let values = std::iter::once(image.clone()).chain(class.cloned()).chain(scores.iter().map(f32::to_string));
-        text += &(csv(values) + "\n");
-    }
-    text
 }

@@ -8,11 +8,14 @@ use hearth_train::{Precision, Ranks};
 use serde_json::{Value, json};
 
 use crate::commands::predict::Args;
+use crate::commands::predict_lists::{FAILED, Said, as_json, list_failed, skipped};
 use crate::error::{Context, Failure, Outcome};
+use crate::note;
+use crate::ranks::is_first;
+use crate::run::StageSeconds;
 use crate::run::outputs::{Outputs, record_of, sum, written_by};
 use crate::sharing::{Done, own, prepared};
-use crate::terminal::{progress, seconds};
-use crate::{note, out};
+use crate::terminal::{progress, seconds, speaks};
 
 /// The word of the records of results.
 const COMMAND: &str = "predict";
@@ -125,11 +128,20 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         if count > 1 {
             note!("case {} of {count}: {}{left}", place + 1, task.case.name);
         }
-        if let Err(failure) = predict(args, &opened, task, &outputs) {
+        let (mut said, mut spent) = (Said::new(args.files.json), StageSeconds::default());
+        let predicted = predict(args, &opened, task, &outputs, &mut said, &mut spent);
+        // Reading is a part of predicting here.
+        let spent = json!({ "predict": spent.predict, "write": spent.write });
+        said.end_of(&task.case.name, as_json(task.case.files.iter()), spent, predicted.as_ref().err());
+        if let Err(failure) = predicted {
             done.fail(*place, task.case.name.clone(), &failure);
         }
     }
-    done.of_all(ranks)?.check(ranks, count, "cases")
+    let done = done.of_all(ranks)?;
+    if is_first(ranks) && (count > 1 || args.out.join(FAILED).exists()) {
+        list_failed(&args.out, COMMAND, &outputs, &done.failed)?;
+    }
+    done.check(ranks, count, "cases")
 }
 
 /// Refuses what other models have and these do not.
@@ -197,12 +209,8 @@ fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> 
     let models = opened.members().iter().map(|member| Ok(member.key()?)).collect::<Outcome<Vec<Value>>>()?;
     let ending = &opened.first().folder.dataset.file_ending;
     let mut tasks = Vec::new();
-    for folder in &args.images {
-        if !folder.is_dir() {
-            let what = format!("nnU-Net's cases are files of a folder, as NAME_0000{ending}: give the folder");
-            return Err(Failure::new(format!("-i {} is not a folder: {what}", folder.display())));
-        }
-        for case in opened.first().cases(folder)? {
+    for given in &args.images {
+        for case in cases(opened, given)? {
             let named = |end: &str| args.out.join(format!("{}{end}", case.name));
             let labels = named(ending);
             let probabilities = args.files.probabilities.then(|| named(".npz"));
@@ -212,6 +220,9 @@ fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> 
             if same && !args.files.overwrite {
                 if all().all(|path| path.is_file() && written_by(path, COMMAND)) {
                     note!("{}: done by an earlier call", case.name);
+                    if args.files.json && speaks() {
+                        skipped(&case.name, as_json(case.files.iter()), &all().collect::<Vec<_>>());
+                    }
                     continue;
                 }
                 all().try_for_each(|path| begun.claim(path))?;
@@ -223,6 +234,40 @@ fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> 
     }
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     Ok((outputs, tasks))
+}
+
+/// The cases of a folder; the one that a file is of, with the files of its other channels; a file without
+/// the number of a channel, where the model takes one channel.
+fn cases(opened: &NnunetEnsemble, given: &Path) -> Outcome<Vec<Case>> {
+    let first = opened.first();
+    if given.is_dir() {
+        return Ok(first.cases(given)?);
+    }
+    let ending = &first.folder.dataset.file_ending;
+    let refused = |what: String| Err(Failure::new(format!("-i {}: {what}", given.display())));
+    if !given.is_file() {
+        return refused("there is no such file or folder".to_owned());
+    }
+    let name = given.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let Some(stem) = name.strip_suffix(ending.as_str()).filter(|stem| !stem.is_empty()) else {
+        return refused(format!("the model is for images that end with {ending}; hearth data convert makes them"));
+    };
+    let channels = first.folder.dataset.channel_names.len();
+    let of_channel = stem.rsplit_once('_').filter(|(_, number)| number.len() == 4 && number.parse::<u32>().is_ok());
+    match of_channel {
+        Some((name, _)) => {
+            let folder = given.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let found = first.cases(folder)?;
+            Ok(found.into_iter().filter(|case| case.name == name).collect())
+        }
+        None if channels == 1 => Ok(vec![Case { name: stem.to_owned(), files: vec![given.to_owned()] }]),
+        None => {
+            let what = format!(
+                "the model takes {channels} channels: name their files {stem}_0000{ending}, {stem}_0001{ending}"
+            );
+            refused(format!("{what}, ..., and give one of them, or the folder"))
+        }
+    }
 }
 
 /// What a result comes from: files by size and time, and the models. Null where a file is missing,
@@ -238,9 +283,18 @@ fn key(models: &[Value], case: &Case, previous: Option<&Path>, ending: &str) -> 
     json!({"files": files, "models": models})
 }
 
-fn predict(args: &Args, opened: &NnunetEnsemble, task: &Task, outputs: &Outputs) -> Outcome {
+fn predict(
+    args: &Args,
+    opened: &NnunetEnsemble,
+    task: &Task,
+    outputs: &Outputs,
+    said: &mut Said,
+    spent: &mut StageSeconds,
+) -> Outcome {
     let Task { case, labels, probabilities, key } = task;
+    let start = Instant::now();
     let found = opened.predict(case, args.nnunet.previous_stage.as_deref(), probabilities.is_some())?;
+    spent.predict = start.elapsed().as_secs_f64();
     let sums = case.files.iter().map(|file| sum(file)).collect::<Result<Vec<_>, _>>()?;
     let files: Vec<String> = case.files.iter().map(|file| file.display().to_string()).collect();
     let plans = &opened.first().folder.plans;
@@ -253,10 +307,11 @@ fn predict(args: &Args, opened: &NnunetEnsemble, task: &Task, outputs: &Outputs)
     if let Some(path) = probabilities {
         found.write_probabilities(path).while_doing(|| doing(path))?;
         outputs.record(path, facts.clone())?;
-        out!("{}", path.display());
+        said.file("probabilities", path);
     }
     found.write(labels).while_doing(|| doing(labels))?;
     outputs.record(labels, facts)?;
-    out!("{}", labels.display());
+    spent.write = start.elapsed().as_secs_f64() - spent.predict;
+    said.file("labels", labels);
     Ok(())
 }

@@ -9,12 +9,14 @@ use hearth_train::Ranks;
 use serde_json::{Value, json};
 
 use crate::commands::predict::Args;
+use crate::commands::predict_lists::{FAILED, Said, list_failed, skipped};
 use crate::commands::predict_nnunet::{check, options};
 use crate::error::{Context, Failure, Outcome};
+use crate::note;
+use crate::ranks::is_first;
 use crate::run::outputs::{Outputs, is_record, record_of, sum, written_by};
 use crate::sharing::{Done, own, prepared};
-use crate::terminal::seconds;
-use crate::{note, out};
+use crate::terminal::{seconds, speaks};
 
 const COMMAND: &str = "predict";
 
@@ -62,11 +64,19 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         if count > 1 {
             note!("image {} of {count}: {}", place + 1, task.name);
         }
-        if let Err(failure) = predict(&opened, task, &outputs) {
+        let mut said = Said::new(args.files.json);
+        let mut spent = Value::Null;
+        let predicted = predict(&opened, task, &outputs, &mut said, &mut spent);
+        said.end_of(&task.name, json!(task.image.display().to_string()), spent, predicted.as_ref().err());
+        if let Err(failure) = predicted {
             done.fail(place, task.name.clone(), &failure);
         }
     }
-    done.of_all(ranks)?.check(ranks, count, "images")
+    let done = done.of_all(ranks)?;
+    if is_first(ranks) && (count > 1 || args.out.join(FAILED).exists()) {
+        list_failed(&args.out, COMMAND, &outputs, &done.failed)?;
+    }
+    done.check(ranks, count, "images")
 }
 
 fn open(args: &Args) -> Outcome<TotalSegmentator> {
@@ -119,6 +129,9 @@ fn tasks(args: &Args, opened: &TotalSegmentator) -> Outcome<(Outputs, Vec<Task>)
         let same = record_of(&labels).is_some_and(|record| record["result_of"] == key);
         if same && !args.files.overwrite && all.clone().all(|path| path.is_file() && written_by(path, COMMAND)) {
             note!("{name}: done by an earlier call");
+            if args.files.json && speaks() {
+                skipped(&name, json!(image.display().to_string()), &all.collect::<Vec<_>>());
+            }
             continue;
         }
         all.try_for_each(|path| outputs.claim(path))?;
@@ -129,10 +142,11 @@ fn tasks(args: &Args, opened: &TotalSegmentator) -> Outcome<(Outputs, Vec<Task>)
     Ok((outputs, tasks))
 }
 
-fn predict(opened: &TotalSegmentator, task: &Task, outputs: &Outputs) -> Outcome {
+fn predict(opened: &TotalSegmentator, task: &Task, outputs: &Outputs, said: &mut Said, spent: &mut Value) -> Outcome {
     let Task { image, name, labels, statistics, key } = task;
     let start = Instant::now();
     let found = opened.predict(image)?;
+    let predicting = start.elapsed().as_secs_f64();
     let facts = json!({
         "input": image.display().to_string(), "input_blake3": sum(image)?, "result_of": key,
         "labels": opened.names().iter().map(|(label, name)| (label.to_string(), name.clone().into()))
@@ -142,12 +156,13 @@ fn predict(opened: &TotalSegmentator, task: &Task, outputs: &Outputs) -> Outcome
     let doing = |path: &Path| format!("writing {}", path.display());
     found.write(labels).while_doing(|| doing(labels))?;
     outputs.record(labels, facts.clone())?;
-    out!("{}", labels.display());
+    said.file("labels", labels);
     if let Some(path) = statistics {
         crate::folders::replace(path, serde_json::to_string_pretty(found.statistics())? + "\n")?;
         outputs.record(path, facts)?;
-        out!("{}", path.display());
+        said.file("statistics", path);
     }
+    *spent = json!({ "predict": predicting, "write": start.elapsed().as_secs_f64() - predicting });
     note!("{name}: {}", seconds(start.elapsed().as_secs_f64()));
     Ok(())
 }

@@ -80,6 +80,8 @@ macro_rules! convert {
 convert! {
     hearth_data::dicom::DicomError,
     Fault,
+    glob::GlobError,
+    glob::PatternError,
     std::io::Error,
     serde_json::Error,
     toml::de::Error,
@@ -101,6 +103,7 @@ convert! {
     hearth_nn::pytorch::PytorchError,
     hearth_nn::weights::WeightsError,
     hearth_nnunet::NnunetError,
+    hearth_package::PackageError,
     hearth_plugin_host::PluginError,
     hearth_train::RunFolderError,
     hearth_train::LockError,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use hearth_nnunet::{DatasetJson, ModelFolder};
+use hearth_package::{END, Kind, MODEL, Package};
 use hearth_plugin_host::user_data;
 use hearth_registry::unknown;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,8 @@ pub enum ModelKind {
     NnunetSet,
     /// A run of `hearth train`.
     Run,
+    /// A package of a run.
+    Package,
 }
 
 /// A file of a model.
@@ -73,7 +76,7 @@ pub struct StoredModel {
 }
 
 impl StoredModel {
-    /// The folder that `hearth predict` takes.
+    /// The folder, or the package, that `hearth predict` takes.
     pub fn path(&self) -> PathBuf {
         self.inner.as_ref().map_or_else(|| self.folder.clone(), |inner| self.folder.join(inner))
     }
@@ -128,48 +131,75 @@ impl ModelStore {
     /// A folder that is no model, has links, or is larger than the limits; a name that is taken or
     /// unusable.
     pub fn add(&self, folder: &Path, name: &str, source: &str) -> Outcome<StoredModel> {
+        let (kind, inner) = kind_of(folder)?;
+        let found = files_of(folder)?;
+        self.place(name, source, &|_| Ok(Model { kind, inner: inner.clone(), files: from(folder, &found) }))
+    }
+
+    /// Copies a package into the store: that of a run as one file, that of a model folder unpacked. All
+    /// its members are compared with their sums.
+    ///
+    /// # Errors
+    /// A damaged package; a name that is taken or unusable.
+    pub fn add_package(&self, package: &Package, name: &str, source: &str) -> Outcome<StoredModel> {
+        package.check()?;
+        let path = package.path();
+        self.place(name, source, &|beside| match package.manifest().kind {
+            Kind::Run => {
+                let bytes = fs::metadata(path).while_doing(|| format!("cannot read {}", path.display()))?.len();
+                let name = PathBuf::from(format!("model.{END}"));
+                let files = vec![(path.to_owned(), name.clone(), bytes)];
+                Ok(Model { kind: ModelKind::Package, inner: Some(name), files })
+            }
+            Kind::Nnunet => {
+                let into = beside.join(MODEL);
+                package.unpack_model(&into)?;
+                let (kind, inner) = kind_of(&into)?;
+                Ok(Model { kind, inner, files: from(&into, &files_of(&into)?) })
+            }
+        })
+    }
+
+    /// Copies the files of a model into a folder of its own. Some are made first, in a folder beside it.
+    fn place(&self, name: &str, source: &str, model: &dyn Fn(&Path) -> Outcome<Model>) -> Outcome<StoredModel> {
         check_name(name)?;
         let target = self.root.join(name);
         if target.symlink_metadata().is_ok() {
             let what = "is in the store already; remove it first (hearth models remove), or give another --name";
             return Err(RecipeError::new(format!("{name} {what}")));
         }
-        let (kind, inner) = kind_of(folder)?;
-        let mut found = Vec::new();
-        list(folder, Path::new(""), 0, &mut found)?;
-        // That of another store.
-        found.retain(|(path, _)| path != Path::new(MANIFEST));
-        let total: u64 = found.iter().map(|(_, bytes)| bytes).sum();
-        if total > MAX_BYTES {
-            return Err(RecipeError::new(format!("{} has {total} bytes; the limit is {MAX_BYTES}", folder.display())));
-        }
         let making = |path: &Path| format!("cannot make the folder {}", path.display());
         fs::create_dir_all(&self.root).while_doing(|| making(&self.root))?;
-        let beside = Unfinished(self.root.join(format!(".adding-{name}-{}", std::process::id())));
+        let process = std::process::id();
+        let made = Unfinished(self.root.join(format!(".making-{name}-{process}")));
+        fs::create_dir(&made.0).while_doing(|| making(&made.0))?;
+        let Model { kind, inner, files: mut found } = model(&made.0)?;
+        // That of another store.
+        found.retain(|(_, path, _)| path != Path::new(MANIFEST));
+        let total: u64 = found.iter().map(|(.., bytes)| bytes).sum();
+        if total > MAX_BYTES {
+            return Err(RecipeError::new(format!("{source} has {total} bytes; the limit is {MAX_BYTES}")));
+        }
+        let beside = Unfinished(self.root.join(format!(".adding-{name}-{process}")));
         fs::create_dir(&beside.0).while_doing(|| making(&beside.0))?;
         let mut files = BTreeMap::new();
-        for (path, _) in &found {
+        for (from, path, _) in &found {
             let copy = beside.0.join(path);
             if let Some(parent) = copy.parent() {
                 fs::create_dir_all(parent).while_doing(|| making(parent))?;
             }
             let mut out = File::create_new(&copy).while_doing(|| format!("cannot write {}", copy.display()))?;
-            files.insert(slashes(path), digest(&folder.join(path), &mut out)?);
+            files.insert(slashes(path), digest(from, &mut out)?);
             out.sync_all().while_doing(|| format!("cannot write {}", copy.display()))?;
         }
         let added = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let licences = licences(&beside.0, &found);
-        let name = name.to_owned();
-        let model = StoredModel {
-            name,
-            folder: target.clone(),
-            kind,
-            inner,
-            source: source.to_owned(),
-            added,
-            licences,
-            files,
+        let licences = match (kind, &inner) {
+            (ModelKind::Package, Some(inner)) => of_package(&Package::open(&beside.0.join(inner))?),
+            _ => licences(&beside.0, &found),
         };
+        let name = name.to_owned();
+        let source = source.to_owned();
+        let model = StoredModel { name, folder: target.clone(), kind, inner, source, added, licences, files };
         crate::run::folders::replace(&beside.0.join(MANIFEST), serde_json::to_string_pretty(&model)? + "\n")?;
         fs::rename(&beside.0, &target).while_doing(|| format!("cannot write {}", target.display()))?;
         Ok(model)
@@ -238,6 +268,18 @@ impl ModelStore {
     }
 }
 
+/// A model that is to be stored.
+struct Model {
+    kind: ModelKind,
+    inner: Option<PathBuf>,
+    /// Each where it is, its path in the store, its size.
+    files: Vec<(PathBuf, PathBuf, u64)>,
+}
+
+fn from(folder: &Path, found: &[(PathBuf, u64)]) -> Vec<(PathBuf, PathBuf, u64)> {
+    found.iter().map(|(path, bytes)| (folder.join(path), path.clone(), *bytes)).collect()
+}
+
 /// A folder that is removed unless it was renamed.
 struct Unfinished(PathBuf);
 
@@ -261,7 +303,7 @@ fn is_run(folder: &Path) -> bool {
 }
 
 /// What a folder is, and the folder within that predicts.
-fn kind_of(folder: &Path) -> Outcome<(ModelKind, Option<PathBuf>)> {
+pub(crate) fn kind_of(folder: &Path) -> Outcome<(ModelKind, Option<PathBuf>)> {
     if !folder.is_dir() {
         return Err(RecipeError::new(format!("{} is not a folder", folder.display())));
     }
@@ -289,6 +331,12 @@ fn kind_of(folder: &Path) -> Outcome<(ModelKind, Option<PathBuf>)> {
 }
 
 /// The files of a folder, by their paths in it, with their sizes.
+pub(crate) fn files_of(folder: &Path) -> Outcome<Vec<(PathBuf, u64)>> {
+    let mut found = Vec::new();
+    list(folder, Path::new(""), 0, &mut found)?;
+    Ok(found)
+}
+
 fn list(root: &Path, at: &Path, depth: usize, found: &mut Vec<(PathBuf, u64)>) -> Outcome {
     let folder = root.join(at);
     if depth > MAX_DEPTH {
@@ -317,7 +365,8 @@ fn list(root: &Path, at: &Path, depth: usize, found: &mut Vec<(PathBuf, u64)>) -
     Ok(())
 }
 
-fn slashes(path: &Path) -> String {
+/// A relative path with `/` between its parts.
+pub(crate) fn slashes(path: &Path) -> String {
     let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     parts.join("/")
 }
@@ -339,9 +388,9 @@ fn digest(path: &Path, out: &mut impl Write) -> Outcome<StoredFile> {
 }
 
 /// Files with a licence, and what the data sets of models say of theirs.
-fn licences(root: &Path, found: &[(PathBuf, u64)]) -> Vec<String> {
+fn licences(root: &Path, found: &[(PathBuf, PathBuf, u64)]) -> Vec<String> {
     let mut out = Vec::new();
-    for (path, _) in found {
+    for (_, path, _) in found {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         if ["license", "licence", "copying"].iter().any(|start| name.starts_with(start)) {
             out.push(slashes(path));
@@ -355,6 +404,11 @@ fn licences(root: &Path, found: &[(PathBuf, u64)]) -> Vec<String> {
     out.sort();
     out.dedup();
     out
+}
+
+/// What a package says of its licence.
+fn of_package(package: &Package) -> Vec<String> {
+    package.facts().licence.iter().cloned().chain(package.licences().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]

@@ -34,9 +34,9 @@ enum Action {
         #[command(flatten)]
         store: stored::StoreArgs,
     },
-    /// Copy a trained model into the store: a folder, or a zip that you have downloaded
+    /// Copy a trained model into the store: a package, a folder, or a zip that you have downloaded
     Add(stored::AddArgs),
-    /// Files, checksums and licence of a stored model
+    /// Files, checksums, labels and licence of a stored model or a package
     Info(stored::InfoArgs),
     /// Remove a stored model
     Remove(stored::RemoveArgs),

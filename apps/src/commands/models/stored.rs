@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use hearth_package::Package;
 use hearth_recipe::store::{ModelKind, ModelStore, StoredModel};
 use serde_json::{Value, json};
 
+use crate::commands::package::{describe as describe_package, facts as of_package};
+use crate::commands::predict_model::package;
 use crate::error::{Failure, Outcome};
 use crate::table::{self, Lean};
 use crate::{note, out};
@@ -26,9 +29,13 @@ impl StoreArgs {
 /// Arguments of `hearth models add`.
 #[derive(Debug, clap::Args)]
 pub struct AddArgs {
-    /// A run, a model of nnU-Net v2, a folder of such models, or a zip of one of these
-    #[arg(value_name = "ZIP|FOLDER")]
+    /// A package (.hearth), a run, a model of nnU-Net v2, a folder of such models, or a zip of one of
+    /// these
+    #[arg(value_name = "PACKAGE|ZIP|FOLDER")]
     model: PathBuf,
+    /// Take a package only if the holder of this public key (PEM, Ed25519) signed it
+    #[arg(long, value_name = "FILE")]
+    verify_key: Option<PathBuf>,
     /// Its name in the store [default: that of the folder or zip]
     #[arg(long)]
     name: Option<String>,
@@ -40,9 +47,12 @@ pub struct AddArgs {
 /// Arguments of `hearth models info`.
 #[derive(Debug, clap::Args)]
 pub struct InfoArgs {
-    /// Its name
-    #[arg(value_name = "NAME")]
+    /// Its name in the store, or a package (.hearth) anywhere
+    #[arg(value_name = "NAME|PACKAGE")]
     name: String,
+    /// Of a package: fail unless the holder of this public key (PEM, Ed25519) signed it
+    #[arg(long, value_name = "FILE")]
+    verify_key: Option<PathBuf>,
     /// Compare all files with the checksums of the day it was added
     #[arg(long)]
     check: bool,
@@ -76,7 +86,14 @@ pub fn add(args: &AddArgs) -> Outcome {
     let stem = stem.unwrap_or_default().to_string_lossy().into_owned();
     let name = args.name.clone().unwrap_or(stem);
     let source = args.model.display().to_string();
-    let model = if args.model.is_dir() {
+    let is_package = Package::is_one(&args.model);
+    if args.verify_key.is_some() && !is_package {
+        return Err(Failure::new(format!("--verify-key is for packages; {} is none: remove it", args.model.display())));
+    }
+    let model = if is_package {
+        let opened = package(&args.model, args.verify_key.as_deref())?;
+        store.add_package(&opened, &name, &source)?
+    } else if args.model.is_dir() {
         store.add(&args.model, &name, &source)?
     } else {
         let unpacked = unpacked(&args.model, store.root())?;
@@ -141,7 +158,18 @@ pub fn list(json: bool, store: &StoreArgs) -> Outcome {
 
 /// Prints what is known of a model.
 pub fn info(args: &InfoArgs) -> Outcome {
+    let file = Path::new(&args.name);
+    if Package::is_one(file) {
+        return info_of(args, file);
+    }
     let model = args.store.open()?.get(&args.name)?;
+    let inner = model.path();
+    if model.kind == ModelKind::Package && !args.check {
+        return info_of(args, &inner);
+    }
+    if args.verify_key.is_some() {
+        return Err(Failure::new(format!("--verify-key is for packages; {} is none: remove it", args.name)));
+    }
     if args.json {
         out!("{}", serde_json::to_string_pretty(&facts(&model))?);
     } else {
@@ -161,6 +189,20 @@ pub fn info(args: &InfoArgs) -> Outcome {
     Ok(())
 }
 
+/// The same of a package.
+fn info_of(args: &InfoArgs, path: &Path) -> Outcome {
+    let opened = package(path, args.verify_key.as_deref())?;
+    match args.json {
+        true => out!("{}", serde_json::to_string_pretty(&of_package(&opened)?)?),
+        false => describe_package(&opened),
+    }
+    if args.check {
+        opened.check()?;
+        note!("all {} members are as the manifest says", opened.manifest().members.len());
+    }
+    Ok(())
+}
+
 /// Removes a model.
 pub fn remove(args: &RemoveArgs) -> Outcome {
     let removed = args.store.open()?.remove(&args.name)?;
@@ -173,6 +215,7 @@ fn kind(kind: ModelKind) -> &'static str {
         ModelKind::Nnunet => "nnU-Net v2",
         ModelKind::NnunetSet => "models of nnU-Net v2 side by side",
         ModelKind::Run => "run",
+        ModelKind::Package => "package",
     }
 }
 

@@ -1,12 +1,13 @@
 //! A network's prediction on an image's own grid, with the chain of `[post]` applied.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::affine::{IDENTITY, compose};
 use hearth_data::transforms::ResolveRegions;
-use hearth_data::{Affine, Image, Sample};
+use hearth_data::{Affine, Image, Pipeline, Sample};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
@@ -33,6 +34,48 @@ pub struct Segmented {
     pub disagreement: Vec<(&'static str, Image)>,
 }
 
+/// An image as the network sees it.
+pub struct Ready {
+    image: Image,
+    case: String,
+}
+
+impl Ready {
+    /// About as many bytes as it takes until its prediction is written: image, file and prediction on
+    /// both grids.
+    pub fn bytes(&self) -> u64 {
+        let [channels, shape @ ..] = self.image.data.dims();
+        let seen = shape.iter().product::<usize>() * channels;
+        let stored = self.image.meta.original_shape.iter().product::<usize>();
+        (seen + 2 * stored) as u64 * size_of::<f32>() as u64
+    }
+}
+
+/// Reads images as the network sees them. Unlike a plan it can be shared by threads.
+#[derive(Clone, Debug)]
+pub struct Reading(Arc<Pipeline>);
+
+impl Reading {
+    /// Reads a case whose `image` has files, and runs the recipe's chain on it. It is not on the device
+    /// yet, unless a step of the chain works there.
+    ///
+    /// # Errors
+    /// Where the image cannot be read, or a step fails.
+    pub fn ready(&self, sample: Sample) -> Outcome<Ready> {
+        let case = sample.case.clone();
+        let mut samples = self.0.run_deterministic(sample)?;
+        let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline returned nothing"))?;
+        Ok(Ready { image: sample.take_image("image")?, case })
+    }
+}
+
+impl Plan {
+    /// What reads the images that are predicted.
+    pub fn reading(&self) -> Reading {
+        Reading(self.prediction.clone())
+    }
+}
+
 /// What is wanted of a prediction besides the image.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
@@ -43,6 +86,27 @@ pub struct Wanted {
 }
 
 impl Segmented {
+    /// Millilitres of each label or region by its name, without the background of a label map; none of
+    /// an image.
+    pub fn volumes(&self, labels: &[String]) -> Vec<(String, f64)> {
+        let of_voxel = determinant(&self.image.affine).abs() / 1000.0;
+        let values = self.image.to_vec();
+        let voxels = values.len() / self.image.channels().max(1);
+        let named = |(place, name): (usize, &String)| {
+            let count = match self.output {
+                Output::Labels if place == 0 => return None,
+                Output::Labels => values.iter().filter(|value| **value == place as f32).count(),
+                Output::Regions => {
+                    let channel = values.get(place * voxels..(place + 1) * voxels)?;
+                    channel.iter().filter(|value| **value > 0.5).count()
+                }
+                Output::Scores | Output::Image => return None,
+            };
+            Some((name.clone(), count as f64 * of_voxel))
+        };
+        labels.iter().enumerate().filter_map(named).collect()
+    }
+
     /// The image as it is written: regions as one label map where the recipe says which labels they
     /// have.
     ///
@@ -122,8 +186,15 @@ impl Trained {
     /// # Errors
     /// Where the image cannot be read or does not suit the network.
     pub fn scores(&self, sample: Sample) -> Outcome<Vec<f32>> {
-        let (steps, case) = (self.plan.post_prediction()?, sample.case.clone());
-        let image = self.network_input(sample)?;
+        self.scores_of(self.plan.reading().ready(sample)?)
+    }
+
+    /// The same of an image that was read.
+    ///
+    /// # Errors
+    /// Where it does not suit the network.
+    pub fn scores_of(&self, Ready { image, case }: Ready) -> Outcome<Vec<f32>> {
+        let (steps, image) = (self.plan.post_prediction()?, image.to_device(&self.plan.device));
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
         let data: Tensor<4> = self.likely(&steps, input)?.likely.squeeze_dim(0);
         // The activations are applied already.
@@ -139,22 +210,22 @@ impl Trained {
         Ok(scores.to_vec())
     }
 
-    /// The image as the network sees it, on the device.
-    fn network_input(&self, sample: Sample) -> Outcome<Image> {
-        let mut samples = self.plan.prediction.run_deterministic(sample)?;
-        let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline returned nothing"))?;
-        Ok(sample.take_image("image")?.to_device(&self.plan.device))
-    }
-
     /// Segments a case whose `image` has files, or predicts the image that is learned.
     ///
     /// Probabilities are resampled to the image's own grid one channel at a time, and classes are
     /// decided there. That is smoother than resampling a label map, and does not hold all classes
     /// at full size.
     pub fn segment(&self, sample: Sample, wanted: Wanted) -> Outcome<Segmented> {
+        self.segment_of(self.plan.reading().ready(sample)?, wanted)
+    }
+
+    /// The same of an image that was read.
+    ///
+    /// # Errors
+    /// Where it does not suit the network, or post-processing fails.
+    pub fn segment_of(&self, Ready { image, case }: Ready, wanted: Wanted) -> Outcome<Segmented> {
         let steps = self.plan.post_prediction()?;
-        let case = sample.case.clone();
-        let image = self.network_input(sample)?;
+        let image = image.to_device(&self.plan.device);
         let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
         let uncertainty = if wanted.uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
         let Merged { likely, maps } = self.likely(&steps, input)?;
@@ -200,6 +271,11 @@ impl Trained {
         let disagreement = maps.into_iter().map(map_on_own_grid).collect::<Outcome<_>>()?;
         Ok(Segmented { image: made, output, probabilities, uncertainty, disagreement })
     }
+}
+
+/// Cubic millimetres of a voxel, with a sign.
+fn determinant([a, b, c, _]: &Affine) -> f64 {
+    a[0] * (b[1] * c[2] - b[2] * c[1]) - a[1] * (b[0] * c[2] - b[2] * c[0]) + a[2] * (b[0] * c[1] - b[1] * c[0])
 }
 
 /// Probabilities of classes or regions, by the activations of the chain; exclusive classes get a

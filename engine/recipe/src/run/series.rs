@@ -5,9 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use hearth_data::dicom::{Scan, Series, scan};
+use hearth_registry::counted;
 
+use super::study::{Facts, choose};
 use crate::error::{Context, Outcome, RecipeError};
 use crate::notice::{notice, warning};
+
+/// Takes the series of each study that the network is for.
+const AUTO: &str = "auto";
 
 /// A series to predict.
 #[derive(Clone, Debug)]
@@ -22,8 +27,8 @@ pub struct FoundSeries {
     pub stem: OsString,
 }
 
-/// The series below a folder: all of them, or with `wanted` one of each study
-/// ([`Scan::select`]). Of several series those of other `modalities` are skipped, unless one is
+/// The series below a folder: all of them, or with `wanted` one of each study ([`Scan::select`];
+/// `auto` is the one that suits the network best, and it is reported why). Of several series those of other `modalities` are skipped, unless one is
 /// wanted or there are none of these. None where there is no DICOM.
 ///
 /// The results of a series lie where its own folder lies in the tree, and are called like it: those
@@ -41,14 +46,34 @@ pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -
     }
     let scanned = scan(given).while_doing(|| given.display().to_string())?;
     let Some(wanted) = wanted else {
-        return placed(given, of_modalities(given, &scanned, modalities), &scanned);
+        let all = of_modalities(given, &scanned, modalities);
+        let studies: BTreeSet<&str> = all.iter().map(|series| series.study()).collect();
+        if studies.len() < all.len() {
+            let (count, studies) = (all.len(), counted(studies.len(), "study"));
+            notice!("{}: {count} series of {studies}; --series auto takes one of each study", given.display());
+        }
+        return placed(given, all, &scanned);
     };
     let mut studies: BTreeMap<&str, Vec<&Series>> = BTreeMap::new();
     for series in &scanned.series {
         studies.entry(series.study()).or_default().push(series);
     }
     let mut chosen = Vec::new();
+    let automatic = wanted.trim().eq_ignore_ascii_case(AUTO);
     for series in studies.into_values() {
+        if automatic {
+            let facts: Vec<Facts> = series.iter().map(|series| Facts::of(series)).collect();
+            let of = series[0].patient().map(|patient| format!(", patient {patient}")).unwrap_or_default();
+            let place = format!("{}{of}", given.display());
+            match choose(&facts, modalities) {
+                Ok(choice) => {
+                    notice!("{place}: {}", choice.why);
+                    chosen.push(series[choice.place]);
+                }
+                Err(why) => warning!("{place}: {why}"),
+            }
+            continue;
+        }
         let mut study = Scan::default();
         study.series = series.iter().map(|series| (*series).clone()).collect();
         let place = study.select(wanted).map_err(|what| {
@@ -56,6 +81,10 @@ pub fn series_below(given: &Path, wanted: Option<&str>, modalities: &[String]) -
             RecipeError::new(format!("--series {wanted}: {}{of}: {what}", given.display()))
         })?;
         chosen.push(series[place]);
+    }
+    if automatic && chosen.is_empty() && !scanned.series.is_empty() {
+        let what = "no study has a series for this network; name one by --series, as a UID, number or description";
+        return Err(RecipeError::new(format!("{}: {what}", given.display())));
     }
     placed(given, chosen, &scanned)
 }

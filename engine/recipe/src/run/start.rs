@@ -66,8 +66,8 @@ impl Plan {
     }
 }
 
-/// The file that `[init]` names.
-fn weights_file(path: &Path) -> Outcome<PathBuf> {
+/// The file that `[init]` names, or `--weights`.
+pub(super) fn weights_file(path: &Path) -> Outcome<PathBuf> {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
     if ["pt", "pth", "ckpt", "bin", "pkl"].contains(&ending.as_str()) {
         return Err(RecipeError::new(format!(

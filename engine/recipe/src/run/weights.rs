@@ -8,6 +8,7 @@ use hearth_data::Progress;
 use hearth_nn::inferers::Inferer;
 use hearth_nn::networks::AnyNetwork;
 use hearth_nn::weights;
+use hearth_package::Label;
 use hearth_registry::unknown;
 use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
 use hearth_train::{RunFolder, TestTimeAugmentation};
@@ -41,6 +42,8 @@ pub struct Trained {
     pub augmentation: Option<TestTimeAugmentation>,
     /// The other runs that predict with it, if any: see [`Trained::merged`].
     pub ensemble: Option<Ensemble>,
+    /// Colours and coded terms of its labels, if it came in a package.
+    pub labels: Vec<Label>,
 }
 
 /// How a run is opened to use its network.
@@ -174,8 +177,22 @@ impl Trained {
     /// # Errors
     /// A damaged run, a checkpoint or a device that is not there, a fault that cannot be accepted.
     pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
-        let Opening { checkpoint, device, tune, tta, accept, classes, progress, local_rank } = opening;
-        let mut document = Document::open(&folder.recipe())?;
+        let document = Document::open(&folder.recipe())?;
+        let which = opening.checkpoint;
+        Self::with_weights(document, opening, || {
+            let (name, bytes) = checkpoint_file(folder, which)?;
+            let of = format!("checkpoint {name}");
+            Ok(Weights { name, of, bytes })
+        })
+    }
+
+    /// The network of a recipe with weights that are read once the recipe was checked.
+    pub(super) fn with_weights(
+        mut document: Document,
+        opening: Opening<'_>,
+        read: impl FnOnce() -> Outcome<Weights>,
+    ) -> Outcome<Self> {
+        let Opening { checkpoint: _, device, tune, tta, accept, classes, progress, local_rank } = opening;
         document.set_option("--device", "training.device", device)?;
         if let Some(tune) = tune {
             document.set_option("--tune", "training.tune", tune)?;
@@ -189,13 +206,11 @@ impl Trained {
         if let Some(tta) = tta {
             plan.recipe.tta = tta;
         }
-        let checkpoint = choose(folder, checkpoint)?;
-        let name = checkpoint.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Weights { name, of, bytes } = read()?;
         let network = plan.network(&plan.device)?;
         check_windows(&plan, &network)?;
-        let bytes = checkpoint.file(WEIGHTS)?;
         let (network, _) = weights::from_bytes(network, &bytes)
-            .while_doing(|| format!("the weights of checkpoint {name} do not fit the run's recipe"))?;
+            .while_doing(|| format!("the weights of {of} do not fit the recipe"))?;
         let network = plan.precision.apply(network.valid());
         let augmentation = plan.augmentation()?;
         let inferer: Arc<dyn Inferer> = match &augmentation {
@@ -203,8 +218,19 @@ impl Trained {
             None => plan.recipe.inferer.shared(),
         };
         let weights = blake3::hash(&bytes).to_hex().to_string();
-        Ok(Self { plan, network, checkpoint: name, weights, inferer, augmentation, ensemble: None })
+        let labels = Vec::new();
+        Ok(Self { plan, network, checkpoint: name, weights, inferer, augmentation, ensemble: None, labels })
     }
+}
+
+/// Weights that a network is opened with.
+pub(super) struct Weights {
+    /// What results say of their origin: the name of a checkpoint.
+    pub name: String,
+    /// The same in messages.
+    pub of: String,
+    /// In safetensors.
+    pub bytes: Vec<u8>,
 }
 
 /// The name of a run's checkpoint and its file of weights. `which` is `best`, `latest` or the name

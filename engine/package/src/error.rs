@@ -1,0 +1,64 @@
+//! [`PackageError`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What is wrong with a package, a table of terms or a key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackageError {
+    /// A file that cannot be read or written.
+    #[error("cannot {doing} {}", path.display())]
+    Io {
+        /// `read` or `write`.
+        doing: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file that is no intact package.
+    #[error("{} {what}", path.display())]
+    Package {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A key, or a signature.
+    #[error("{} {what}", path.display())]
+    Key {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// A table of terms.
+    #[error("the table of terms {} {what}", path.display())]
+    Terms {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl PackageError {
+    pub(crate) fn reading(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { doing: "read", path, source }
+    }
+
+    pub(crate) fn writing(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { doing: "write", path, source }
+    }
+
+    pub(crate) fn package(path: &Path, what: impl Into<String>) -> Self {
+        Self::Package { path: path.to_owned(), what: what.into() }
+    }
+
+    pub(crate) fn key(path: &Path, what: impl Into<String>) -> Self {
+        Self::Key { path: path.to_owned(), what: what.into() }
+    }
+}

@@ -1,0 +1,53 @@
+//! Model packages: a trained model as one file, `NAME.hearth`.
+//!
+//! A package is a zip with a manifest that has the BLAKE3 sum of every member, a recipe and weights in
+//! safetensors, or the files of a model folder; its labels with colours and coded terms; facts about
+//! the model; its licence; and, if it was signed, an Ed25519 signature of the manifest. Nothing in it
+//! is executed, and no tensor library is needed to inspect one.
+//!
+//! ```
+//! use hearth_package::{Builder, Facts, Kind, Label, Package, Terms};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("organ.hearth");
+//! let terms = Terms::default();
+//! let label = |value, name: &str| Label::new(value, name, [value as u8, 0, 0], &terms);
+//! Builder::new(Kind::Run, Facts::new("organ"), "hearth")
+//!     .labels(vec![label(0, "background"), label(1, "spleen")])
+//!     .bytes("recipe.toml", "task = \"organ\"")
+//!     .bytes("weights.safetensors", [0; 16])
+//!     .write(&path, None)?;
+//!
+//! let package = Package::open(&path)?;
+//! assert_eq!(package.read("weights.safetensors")?, [0; 16]);
+//! let spleen = package.labels()[1].term.as_ref().map(|term| term.kind.value.as_str());
+//! assert_eq!(spleen, Some("78961009"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod manifest;
+mod reader;
+mod signature;
+mod terms;
+mod writer;
+
+pub use error::PackageError;
+pub use manifest::{FORMAT, Facts, Kind, Label, Manifest, Member};
+pub use reader::Package;
+pub use signature::{PublicKey, SigningKey};
+pub use terms::{Code, Term, Terms};
+pub use writer::Builder;
+
+/// The recipe of a package of a run.
+pub const RECIPE: &str = "recipe.toml";
+/// Its weights.
+pub const WEIGHTS: &str = "weights.safetensors";
+/// The folder of the files of a model folder.
+pub const MODEL: &str = "model";
+/// Labels, colours, terms.
+pub const LABELS: &str = "labels.json";
+/// What is said of the model.
+pub const FACTS: &str = "metadata.json";
+/// The end of a package's name.
+pub const END: &str = "hearth";
