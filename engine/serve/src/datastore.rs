@@ -25,7 +25,7 @@ pub const FINAL: &str = "final";
 /// The tag of labels that a model made.
 pub const ORIGINAL: &str = "original";
 /// Files that are images.
-const IMAGES: [&str; 6] = [".nii.gz", ".nii", ".nrrd", ".mha", ".dcm", ".zip"];
+const IMAGES: [&str; 7] = [".seg.nrrd", ".nii.gz", ".nii", ".nrrd", ".mha", ".dcm", ".zip"];
 
 /// A file of an image or label, as `datastore_v2.json` has it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

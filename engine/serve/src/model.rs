@@ -66,6 +66,8 @@ pub enum Format {
     Nifti,
     /// NRRD, compressed.
     Nrrd,
+    /// A segmentation of 3D Slicer: NRRD with a name and a colour for each label.
+    SegNrrd,
     /// A DICOM segmentation that refers to the series that was given.
     DicomSeg,
     /// No file: volumes of labels, or numbers.
@@ -74,12 +76,14 @@ pub enum Format {
 
 impl Format {
     /// Words of `?format=`, with the ends of files that MONAI Label's `result_extension` has.
-    const WORDS: [(&'static str, Format); 9] = [
+    const WORDS: [(&'static str, Format); 11] = [
         ("nifti", Format::Nifti),
         ("nii.gz", Format::Nifti),
         (".nii.gz", Format::Nifti),
         ("nrrd", Format::Nrrd),
         (".nrrd", Format::Nrrd),
+        ("seg.nrrd", Format::SegNrrd),
+        (".seg.nrrd", Format::SegNrrd),
         ("seg", Format::DicomSeg),
         ("dicom_seg", Format::DicomSeg),
         (".dcm", Format::DicomSeg),
@@ -96,6 +100,7 @@ impl Format {
         match self {
             Format::Nifti => ".nii.gz",
             Format::Nrrd => ".nrrd",
+            Format::SegNrrd => ".seg.nrrd",
             Format::DicomSeg => ".dcm",
             Format::Json => ".json",
         }

@@ -76,6 +76,20 @@ impl Workspace {
         Ok(())
     }
 
+    /// Gives space back whose files were removed.
+    #[cfg_attr(not(feature = "dicom-net"), allow(dead_code))]
+    pub fn release(&self, bytes: u64) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.spool.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes over the space of files that are moved here.
+    #[cfg_attr(not(feature = "dicom-net"), allow(dead_code))]
+    pub fn take_over(&self, from: &Workspace, bytes: u64) {
+        from.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Removes what was uploaded: only the result is needed any more.
     pub fn forget_uploads(&self) {
         // What cannot be removed now is when the workspace is dropped.
