@@ -10,12 +10,12 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
+#[cfg(feature = "serve")]
+use crate::commands::serve;
 use crate::commands::{
     bench, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
     metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
 };
-#[cfg(feature = "serve")]
-use crate::commands::serve;
 use crate::cores;
 use crate::error::{Failure, Outcome};
 use crate::ranks::{self, RanksArgs};

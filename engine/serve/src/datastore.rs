@@ -88,10 +88,9 @@ impl Datastore {
         let index = match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text)
                 .map_err(|error| ServeError::file("read", &path, io::Error::new(io::ErrorKind::InvalidData, error)))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Index {
-                name: root.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-                ..Index::default()
-            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Index { name: root.file_name().unwrap_or_default().to_string_lossy().into_owned(), ..Index::default() }
+            }
             Err(error) => return Err(ServeError::file("read", path, error)),
         };
         Ok(Self { root, index: Mutex::new(index) })

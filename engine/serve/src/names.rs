@@ -35,8 +35,22 @@ pub fn check_id(what: &str, id: &str) -> Result<(), String> {
 
 /// Ends of files that hold images, the longest first.
 const ENDS: [&str; 16] = [
-    ".seg.nrrd", ".nii.gz", ".nrrd", ".nhdr", ".tiff", ".jpeg", ".nii", ".mha", ".mhd", ".hdr", ".dcm", ".zip", ".tif",
-    ".png", ".jpg", ".json",
+    ".seg.nrrd",
+    ".nii.gz",
+    ".nrrd",
+    ".nhdr",
+    ".tiff",
+    ".jpeg",
+    ".nii",
+    ".mha",
+    ".mhd",
+    ".hdr",
+    ".dcm",
+    ".zip",
+    ".tif",
+    ".png",
+    ".jpg",
+    ".json",
 ];
 
 /// A file name as stem and end; without an end that is known, all of it is the stem.

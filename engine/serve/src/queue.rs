@@ -201,7 +201,11 @@ impl Shared {
             let (result, outcome) = infer(&work);
             let took = start.elapsed();
             self.metrics.predicted(&name, outcome, took);
-            self.journal.say(&format!("{name}: {outcome} in {:.2} s, waited {:.2} s", took.as_secs_f64(), waited.as_secs_f64()));
+            self.journal.say(&format!(
+                "{name}: {outcome} in {:.2} s, waited {:.2} s",
+                took.as_secs_f64(),
+                waited.as_secs_f64()
+            ));
             // Its files go before the client is told, so that whoever asks next finds the space.
             work.workspace.forget_uploads();
             drop(work);

@@ -53,7 +53,12 @@ impl Sessions {
 
     /// Keeps an image for a time that is at most that of all sessions. Returns the name and what
     /// clients are told.
-    pub fn add(&self, image: PathBuf, workspace: Arc<Workspace>, expiry: Option<Duration>) -> std::io::Result<(String, Value)> {
+    pub fn add(
+        &self,
+        image: PathBuf,
+        workspace: Arc<Workspace>,
+        expiry: Option<Duration>,
+    ) -> std::io::Result<(String, Value)> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(std::io::Error::other)?;
         let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -203,8 +203,16 @@ fn taking(listener: TcpListener, status: u16) -> std::thread::JoinHandle<Vec<u8>
                                 let mut answer = Vec::new();
                                 InMemDicomObject::command_from_element_iter([
                                     DataElement::new(tags::COMMAND_FIELD, VR::US, PrimitiveValue::from(0x8001_u16)),
-                                    DataElement::new(tags::MESSAGE_ID_BEING_RESPONDED_TO, VR::US, PrimitiveValue::from(1_u16)),
-                                    DataElement::new(tags::COMMAND_DATA_SET_TYPE, VR::US, PrimitiveValue::from(0x0101_u16)),
+                                    DataElement::new(
+                                        tags::MESSAGE_ID_BEING_RESPONDED_TO,
+                                        VR::US,
+                                        PrimitiveValue::from(1_u16),
+                                    ),
+                                    DataElement::new(
+                                        tags::COMMAND_DATA_SET_TYPE,
+                                        VR::US,
+                                        PrimitiveValue::from(0x0101_u16),
+                                    ),
                                     DataElement::new(tags::STATUS, VR::US, PrimitiveValue::from(status)),
                                 ])
                                 .write_dataset_with_ts(&mut answer, &IMPLICIT_VR_LITTLE_ENDIAN.erased())
@@ -261,7 +269,8 @@ fn what_is_stored_is_predicted_and_sent() {
 #[test]
 fn a_stop_predicts_what_was_received() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut server, address) = node(&folder.path().join("results"), |options| options.quiet = Duration::from_secs(600));
+    let (mut server, address) =
+        node(&folder.path().join("results"), |options| options.quiet = Duration::from_secs(600));
     store(address, "HEARTH", "CT1", &slices(folder.path(), "1.2", "1.2.1", "CT", 8)).unwrap();
     server.stop();
     assert_eq!(description(&folder.path().join("results/1.2/1.2.1_counting.dcm")), "8 files");

@@ -50,7 +50,8 @@ fn memory_is_flat_and_no_request_is_lost() {
     let (sent, done) = (sent.load(Ordering::Relaxed), done.load(Ordering::Relaxed));
     let text = server.get("/metrics").text();
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(|rest| rest.trim().to_owned());
-    let counted = value("hearth_predictions_total{model=\"reverse\",outcome=\"done\"}").and_then(|text| text.parse().ok());
+    let counted =
+        value("hearth_predictions_total{model=\"reverse\",outcome=\"done\"}").and_then(|text| text.parse().ok());
     assert_eq!((sent, counted), (done, Some(done)), "each request was computed once");
     assert_eq!(value("hearth_spool_bytes").as_deref(), Some("0"), "no temporary file stays");
     assert!(!text.contains("hearth_abandoned_total{") && !text.contains("hearth_refused_total{"), "{text}");

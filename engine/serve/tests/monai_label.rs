@@ -95,7 +95,10 @@ fn live_the_client_of_monai_label_is_served() {
     let server = server(&folder);
     let proxy = Proxy::start(server.address);
     let said = client.run(SCRIPT, [format!("http://{}", proxy.address)]);
-    check(&serde_json::from_str(said.lines().last().unwrap_or_default()).unwrap_or_else(|error| panic!("{error}: {said}")));
+    check(
+        &serde_json::from_str(said.lines().last().unwrap_or_default())
+            .unwrap_or_else(|error| panic!("{error}: {said}")),
+    );
     let requests = proxy.requests.lock().unwrap().clone();
     if clients::recording() {
         let record = json!({"versions": client.versions(), "twin": twin, "requests": requests});
@@ -127,7 +130,8 @@ fn what_the_client_of_monai_label_sent_is_answered() {
         }
         answers.push((request["line"].as_str().unwrap().to_owned(), reply));
     }
-    let find = |start: &str| answers.iter().rev().find(|(line, _)| line.starts_with(start)).map(|(_, reply)| reply).unwrap();
+    let find =
+        |start: &str| answers.iter().rev().find(|(line, _)| line.starts_with(start)).map(|(_, reply)| reply).unwrap();
     let info = find("GET /info/").json();
     assert_eq!(info["models"]["reverse"]["labels"], json!({"spleen": 1, "tumour": 2}));
     let infer = find("POST /infer/reverse?image=Volume&session_id=");
@@ -199,7 +203,9 @@ impl Proxy {
                     session = reply.json()["session_id"].clone();
                 }
                 let bytes = BASE64_STANDARD.encode(&request);
-                kept.lock().unwrap().push(json!({"line": line, "status": reply.status, "session": session, "bytes": bytes}));
+                kept.lock()
+                    .unwrap()
+                    .push(json!({"line": line, "status": reply.status, "session": session, "bytes": bytes}));
             }
         });
         Self { address, requests }

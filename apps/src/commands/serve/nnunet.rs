@@ -35,10 +35,14 @@ fn channels(request: &Request<'_>, wanted: &[String]) -> Result<Channels, Refusa
         }
     }
     if files.len() != wanted.len() {
-        let names: Vec<_> = files.iter().filter_map(|file| file.file_name()).map(|name| name.to_string_lossy()).collect();
+        let names: Vec<_> =
+            files.iter().filter_map(|file| file.file_name()).map(|name| name.to_string_lossy()).collect();
         let (given, names, channels) = (files.len(), names.join(", "), wanted.join(", "));
         let what = format!("the request has {given} images ({names})");
-        return Err(Refusal::Input(format!("{what}, expected {} in the order of their names: {channels}", wanted.len())));
+        return Err(Refusal::Input(format!(
+            "{what}, expected {} in the order of their names: {channels}",
+            wanted.len()
+        )));
     }
     let folder = request.out.join("channels");
     std::fs::create_dir(&folder).map_err(|error| failed("cannot make a temporary folder", error))?;
@@ -54,7 +58,8 @@ fn channels(request: &Request<'_>, wanted: &[String]) -> Result<Channels, Refusa
         }
         let image = read_image_with(&file, &reading).map_err(refused)?;
         let path = folder.join(format!("image_{index:04}{NIFTI}"));
-        write_nifti(&path, &image, NiftiOptions::default()).map_err(|error| failed("cannot write a temporary file", error))?;
+        write_nifti(&path, &image, NiftiOptions::default())
+            .map_err(|error| failed("cannot write a temporary file", error))?;
         ready.push(path);
     }
     Ok(Channels { files: ready, series })

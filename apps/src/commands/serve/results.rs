@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use hearth_data::dicom::{Authorship, Grid, Region, RegionVolume, Series, write};
-use hearth_data::{Image, NiftiOptions, WriteOptions, read_image, write_image, write_nifti};
 use hearth_data::writers::Segment;
+use hearth_data::{Image, NiftiOptions, WriteOptions, read_image, write_image, write_nifti};
 use hearth_serve::{Answer, Format, Refusal};
 use serde_json::{Map, Value, json};
 
@@ -85,7 +85,9 @@ pub fn segmentation(bytes: &[u8], out: &Path) -> Result<Answer, Refusal> {
 
 /// A DICOM segmentation is asked for of an image that is no series.
 pub fn no_series() -> Refusal {
-    Refusal::Input("a DICOM segmentation refers to a series of DICOM: send one, as a zip, or ask for another format".into())
+    Refusal::Input(
+        "a DICOM segmentation refers to a series of DICOM: send one, as a zip, or ask for another format".into(),
+    )
 }
 
 /// Voxels and millilitres of each label; of several channels, each is one.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use dicom_dictionary_std::uids;
 use dicom_object::FileMetaTableBuilder;
-use dicom_ul::association::server::{AccessControl, ServerAssociation, ServerAssociationOptions};
 use dicom_ul::association::Association;
+use dicom_ul::association::server::{AccessControl, ServerAssociation, ServerAssociationOptions};
 use dicom_ul::pdu::{
     AssociationRJServiceUserReason, PDataValue, PDataValueType, Pdu, PresentationContextResultReason, UserIdentity,
 };
@@ -197,7 +197,8 @@ impl Serving<'_> {
             }
             C_STORE_RQ if command.data != NO_DATA => {
                 let contexts = self.association.presentation_contexts();
-                let accepted = |reason: &PresentationContextResultReason| *reason == PresentationContextResultReason::Acceptance;
+                let accepted =
+                    |reason: &PresentationContextResultReason| *reason == PresentationContextResultReason::Acceptance;
                 let own = contexts.iter().find(|one| one.id == context && accepted(&one.reason));
                 let syntax = own.map(|one| one.transfer_syntax.clone());
                 let syntax = syntax.ok_or("an instance in a presentation context that was not accepted")?;

@@ -57,7 +57,9 @@ impl Command {
             short(tags::COMMAND_DATA_SET_TYPE, NO_DATA),
             short(tags::STATUS, status),
         ];
-        for (tag, uid) in [(tags::AFFECTED_SOP_CLASS_UID, &self.class), (tags::AFFECTED_SOP_INSTANCE_UID, &self.instance)] {
+        for (tag, uid) in
+            [(tags::AFFECTED_SOP_CLASS_UID, &self.class), (tags::AFFECTED_SOP_INSTANCE_UID, &self.instance)]
+        {
             elements.extend((!uid.is_empty()).then(|| text(tag, uid)));
         }
         bytes(elements)

@@ -240,7 +240,8 @@ mod tests {
         let node: Destination = "PACS@10.0.0.5:104".parse().unwrap();
         assert_eq!((node.ae_title.as_str(), node.address.as_str()), ("PACS", "10.0.0.5:104"));
         assert!("ORTHANC@[::1]:4242".parse::<Destination>().is_ok());
-        for bad in ["PACS", "PACS@host", "@host:1", "PACS@:104", "PACS@host:99999", "A_TITLE_TOO_LONG_@h:1", "A\\B@h:1"] {
+        for bad in ["PACS", "PACS@host", "@host:1", "PACS@:104", "PACS@host:99999", "A_TITLE_TOO_LONG_@h:1", "A\\B@h:1"]
+        {
             let said = bad.parse::<Destination>().unwrap_err();
             assert!(said.contains("expected"), "{bad}: {said}");
         }

@@ -76,7 +76,10 @@ impl Studies {
         };
         let names = || app.models.iter().map(|model| model.card().name.as_str()).collect::<Vec<_>>().join(", ");
         let model = model.ok_or_else(|| {
-            ServeError::Option(format!("say which model predicts what comes by DICOM (--dicom-model): one of {}", names()))
+            ServeError::Option(format!(
+                "say which model predicts what comes by DICOM (--dicom-model): one of {}",
+                names()
+            ))
         })?;
         let studies = Arc::new(Self {
             app,
@@ -103,7 +106,8 @@ impl Studies {
     /// Adds an instance to its study. The error is the status of the answer.
     pub fn add(&self, received: Received, from: &Workspace) -> Result<(), u16> {
         let Received { path, bytes, instance } = received;
-        let head = OpenFileOptions::new().read_until(tags::PIXEL_DATA).open_file(&path).map_err(|_| CANNOT_UNDERSTAND)?;
+        let head =
+            OpenFileOptions::new().read_until(tags::PIXEL_DATA).open_file(&path).map_err(|_| CANNOT_UNDERSTAND)?;
         let text = |tag: Tag| {
             let text = head.get(tag).and_then(|element| element.to_str().ok()).unwrap_or_default();
             text.trim_matches(['\0', ' ']).to_owned()

@@ -70,7 +70,9 @@ impl App {
         work: impl FnOnce(&Datastore) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Fault> {
         let Some(store) = self.datastore.clone() else {
-            return Err(Fault::absent("this server has no datastore: start it with --datastore DIR, or send the image"));
+            return Err(Fault::absent(
+                "this server has no datastore: start it with --datastore DIR, or send the image",
+            ));
         };
         let done = tokio::task::spawn_blocking(move || work(&store)).await;
         Ok(done.map_err(|error| Fault::failed(error.to_string()))??)

@@ -100,6 +100,7 @@ async fn predict(
 /// The format of a word; NIfTI without one.
 pub fn format_of(word: Option<&str>) -> Result<Format, Fault> {
     let Some(word) = word else { return Ok(Format::default()) };
-    Format::of_word(word)
-        .ok_or_else(|| Fault::bad(format!("the format {word:?} is not known, expected nifti, nrrd, seg.nrrd, seg or json")))
+    Format::of_word(word).ok_or_else(|| {
+        Fault::bad(format!("the format {word:?} is not known, expected nifti, nrrd, seg.nrrd, seg or json"))
+    })
 }

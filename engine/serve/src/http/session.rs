@@ -19,11 +19,7 @@ pub struct Create {
 }
 
 /// `PUT /session/`: the files of an image, or a zip. An archive is unpacked in any case.
-pub async fn create(
-    State(app): Shared,
-    Query(query): Query<Create>,
-    request: Request,
-) -> Result<Response, Fault> {
+pub async fn create(State(app): Shared, Query(query): Query<Create>, request: Request) -> Result<Response, Fault> {
     let upload = app.receive(request).await?;
     let image = app.input(upload.files, &upload.workspace).await?;
     let expiry = (query.expiry > 0).then(|| Duration::from_secs(query.expiry));

@@ -62,11 +62,7 @@ async fn uploaded(app: &App, request: Request) -> Result<(PathBuf, Map<String, V
 }
 
 /// `PUT /datastore/image`.
-pub async fn add_image(
-    State(app): Shared,
-    Query(params): Query<Params>,
-    request: Request,
-) -> Result<Response, Fault> {
+pub async fn add_image(State(app): Shared, Query(params): Query<Params>, request: Request) -> Result<Response, Fault> {
     let (file, info, upload) = uploaded(&app, request).await?;
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let id = params.name().unwrap_or_else(|_| split(&name).0.to_owned());
@@ -77,11 +73,7 @@ pub async fn add_image(
 }
 
 /// `PUT /datastore/label`.
-pub async fn add_label(
-    State(app): Shared,
-    Query(params): Query<Params>,
-    request: Request,
-) -> Result<Response, Fault> {
+pub async fn add_label(State(app): Shared, Query(params): Query<Params>, request: Request) -> Result<Response, Fault> {
     let (id, tag) = (params.name()?, params.tag());
     let (file, info, upload) = uploaded(&app, request).await?;
     let stored = id.clone();

@@ -121,9 +121,9 @@ impl App {
     /// Waits for more of an upload, and not for ever.
     async fn in_time<T>(&self, part: impl Future<Output = T>) -> Result<T, Fault> {
         let idle: Duration = self.options.idle;
-        tokio::time::timeout(idle, part).await.map_err(|_| {
-            Fault::new(StatusCode::REQUEST_TIMEOUT, format!("nothing came for {} s", idle.as_secs_f64()))
-        })
+        tokio::time::timeout(idle, part)
+            .await
+            .map_err(|_| Fault::new(StatusCode::REQUEST_TIMEOUT, format!("nothing came for {} s", idle.as_secs_f64())))
     }
 
     /// What is predicted of uploaded files: a file, or the folder of several or of an archive.
