@@ -12,7 +12,7 @@ use hearth_serve::{Options, Server, Token};
 
 use crate::commands::opening::OpeningArgs;
 use crate::commands::predict::Args as PredictArgs;
-use crate::commands::predict_nnunet::{self, NnunetArgs};
+use crate::commands::predict_nnunet::NnunetArgs;
 use crate::error::{Context, Failure, Outcome};
 use crate::terminal::seconds;
 use crate::{note, out};

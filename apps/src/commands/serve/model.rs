@@ -1,11 +1,13 @@
 //! Models that are opened once and asked again and again: runs, and what `hearth predict` takes
 //! beside them.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 
 use hearth_data::dicom::Authorship;
-use hearth_data::{Item, dataset::Parts};
+use hearth_data::{Item, Parts};
 use hearth_recipe::store::ModelStore;
 use hearth_serve::{Answer, Card, Format, Kind, Model, Refusal, Request};
 use serde_json::{Map, Value, json};
@@ -58,62 +60,144 @@ fn check_name(name: &str) -> Outcome {
     Err(Failure::new(format!("{name:?} {what}: give NAME=MODEL")))
 }
 
-/// A run's network.
+/// A run's network, and the thread that it lives in: a recipe's metrics are not made for several
+/// threads. One prediction of a run is computed at a time, however many jobs there are.
 struct ServedRun {
     card: Card,
-    trained: Trained,
+    ask: Mutex<Sender<Question>>,
+}
+
+/// A request for the thread of a run.
+struct Question {
+    input: PathBuf,
+    series: Option<String>,
+    format: Format,
+    out: PathBuf,
+    /// The answer, or the panic that ended the prediction.
+    reply: Sender<std::thread::Result<Result<Answer, Refusal>>>,
 }
 
 impl ServedRun {
     fn open(name: String, args: &PredictArgs) -> Outcome<Self> {
-        let trained = Trained::open_with(&folders::open_run(&args.run)?, args.opening.opening())?;
-        let recipe = &trained.plan.recipe;
-        let learns = recipe.learns();
-        if learns.generates() || learns.patches().is_some() {
-            let what = "makes images of random numbers, or maps of slides: `hearth predict` does that";
-            return Err(Failure::new(format!("{} {what}; volumes are served", args.run.display())));
-        }
-        let kind = match recipe.output() {
-            Output::Labels | Output::Regions => Kind::Segmentation,
-            Output::Scores => Kind::Classification,
-            Output::Image => Kind::Image,
+        let (ask, questions) = channel::<Question>();
+        let (opened, answer) = channel();
+        let args = args.clone();
+        let work = move || match open_run(name, &args) {
+            Err(failure) => drop(opened.send(Err(failure))),
+            Ok((trained, card)) => {
+                let labels = card.labels.clone();
+                // Who asked may have left.
+                let _ = opened.send(Ok(card));
+                for question in questions {
+                    let found = catch_unwind(AssertUnwindSafe(|| answer_of(&trained, &labels, &question)));
+                    let _ = question.reply.send(found);
+                }
+            }
         };
-        let card = Card {
-            name,
-            description: format!("{}, checkpoint {}", recipe.title(), trained.checkpoint),
-            kind,
-            dimension: 3,
-            labels: labels(recipe),
-            channels: recipe.data.images.clone(),
-            checksum: Some(format!("BLAKE3:{}", trained.weights)),
-        };
-        Ok(Self { card, trained })
+        let thread = std::thread::Builder::new().name("run".to_owned());
+        thread.spawn(work).while_doing(|| "cannot start a thread for the model".to_owned())?;
+        let card = answer.recv().while_doing(|| "the thread of the model ended".to_owned())??;
+        Ok(Self { card, ask: Mutex::new(ask) })
+    }
+}
+
+impl Model for ServedRun {
+    fn card(&self) -> &Card {
+        &self.card
     }
 
-    /// The one image of a request.
-    fn input(&self, request: &Request<'_>) -> Result<Input, Refusal> {
-        let recipe = &self.trained.plan.recipe;
-        let mut found = inputs(request.input, recipe, request.series).map_err(refused)?;
-        if found.len() == 1 {
-            return Ok(found.remove(0));
+    fn infer(&self, request: &Request<'_>) -> Result<Answer, Refusal> {
+        let ended = || Refusal::Failed("the thread of the model ended".to_owned());
+        let (reply, answer) = channel();
+        let question = Question {
+            input: request.input.to_owned(),
+            series: request.series.map(str::to_owned),
+            format: request.format,
+            out: request.out.to_owned(),
+            reply,
+        };
+        self.ask.lock().unwrap_or_else(|held| held.into_inner()).send(question).map_err(|_| ended())?;
+        match answer.recv().map_err(|_| ended())? {
+            Ok(found) => found,
+            // The server reports it as this request's fault.
+            Err(panic) => resume_unwind(panic),
         }
-        let wanted = recipe.data.images.len();
-        let files: Vec<_> = found.iter().flat_map(|input| input.files().cloned()).collect();
-        if wanted > 1 && found.len() == wanted && found.iter().all(|input| matches!(input, Input::File(_))) {
-            let item = Item { parts: [("image".to_owned(), Parts::new(files))].into(), ..Item::new("image") };
-            return Ok(Input::Case(Box::new(item)));
-        }
-        let names: Vec<String> =
-            files.iter().map(|file| file.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect();
-        Err(Refusal::Input(match wanted {
-            0 | 1 => format!("the request has {} images ({}), expected one", found.len(), names.join(", ")),
-            _ => {
-                let channels = recipe.data.images.join(", ");
-                let what = format!("the request has {} images ({})", found.len(), names.join(", "));
-                format!("{what}, expected {wanted} in the order of their names: {channels}")
-            }
-        }))
     }
+}
+
+/// Opens a run, and says what it is.
+fn open_run(name: String, args: &PredictArgs) -> Outcome<(Trained, Card)> {
+    let trained = Trained::open_with(&folders::open_run(&args.run)?, args.opening.opening())?;
+    let recipe = &trained.plan.recipe;
+    let learns = recipe.learns();
+    if learns.generates() || learns.patches().is_some() {
+        let what = "makes images of random numbers, or maps of slides: `hearth predict` does that";
+        return Err(Failure::new(format!("{} {what}; volumes are served", args.run.display())));
+    }
+    let kind = match recipe.output() {
+        Output::Labels | Output::Regions => Kind::Segmentation,
+        Output::Scores => Kind::Classification,
+        Output::Image => Kind::Image,
+    };
+    let card = Card {
+        name,
+        description: format!("{}, checkpoint {}", recipe.title(), trained.checkpoint),
+        kind,
+        dimension: 3,
+        labels: labels(recipe),
+        channels: recipe.data.images.clone(),
+        checksum: Some(format!("BLAKE3:{}", trained.weights)),
+    };
+    Ok((trained, card))
+}
+
+fn answer_of(trained: &Trained, labels: &[(String, u32)], question: &Question) -> Result<Answer, Refusal> {
+    let Question { input, series, format, out, .. } = question;
+    let recipe = &trained.plan.recipe;
+    let input = input_of(recipe, input, series.as_deref())?;
+    if recipe.output() == Output::Scores {
+        let scores = trained.scores(input.sample()).map_err(refused)?;
+        return Ok(Answer { file: None, facts: of_scores(recipe, &scores) });
+    }
+    // Before the computation.
+    let series = match format {
+        Format::DicomSeg if !recipe.output().is_map() => {
+            return Err(Refusal::Input("this model predicts an image, and a DICOM segmentation has labels".into()));
+        }
+        Format::DicomSeg => Some(input.dicom().map_err(|_| no_series())?),
+        _ => None,
+    };
+    let found = trained.segment(input.sample(), Wanted::default()).map_err(refused)?;
+    if let Some(series) = series {
+        let (title, made_by) = (recipe.title(), trained.made_by());
+        let by = Authorship::new(format!("{title}, {}", trained.checkpoint)).description(title);
+        let by = by.contribution(format!("{made_by}; series {}", series.uid()));
+        let bytes = found.to_dicom(DicomFile::Segmentation, &series, &recipe.labels, &by).map_err(refused)?;
+        return segmentation(&bytes, out);
+    }
+    let map = found.written(&trained.plan).map_err(refused)?;
+    of_image(&map, *format, labels, recipe.output().is_map(), out)
+}
+
+/// The one image of a request.
+fn input_of(recipe: &Recipe, given: &Path, series: Option<&str>) -> Result<Input, Refusal> {
+    let mut found = inputs(given, recipe, series).map_err(refused)?;
+    if found.len() == 1 {
+        return Ok(found.remove(0));
+    }
+    let wanted = recipe.data.images.len();
+    let files: Vec<_> = found.iter().flat_map(|input| input.files().cloned().collect::<Vec<_>>()).collect();
+    if wanted > 1 && found.len() == wanted && found.iter().all(|input| matches!(input, Input::File(_))) {
+        let item = Item::new("image").with_parts("image", Parts::new(files));
+        return Ok(Input::Case(Box::new(item)));
+    }
+    let names: Vec<String> =
+        files.iter().map(|file| file.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect();
+    let what = format!("the request has {} images ({})", found.len(), names.join(", "));
+    Err(Refusal::Input(match wanted {
+        0 | 1 => format!("{what}, expected one"),
+        _ => format!("{what}, expected {wanted} in the order of their names: {}", recipe.data.images.join(", ")),
+    }))
 }
 
 /// Names of labels with their values in the label map that is written; of regions without labels,
@@ -146,39 +230,6 @@ fn of_regions(names: &[String], regions: &[Vec<i64>]) -> Vec<(String, u32)> {
         found.push((if taken { format!("{name}_{value}") } else { name.clone() }, value as u32));
     }
     found
-}
-
-impl Model for ServedRun {
-    fn card(&self) -> &Card {
-        &self.card
-    }
-
-    fn infer(&self, request: &Request<'_>) -> Result<Answer, Refusal> {
-        let input = self.input(request)?;
-        let recipe = &self.trained.plan.recipe;
-        if recipe.output() == Output::Scores {
-            let scores = self.trained.scores(input.sample()).map_err(refused)?;
-            return Ok(Answer { file: None, facts: of_scores(recipe, &scores) });
-        }
-        // Before the computation.
-        let series = match request.format {
-            Format::DicomSeg if !recipe.output().is_map() => {
-                return Err(Refusal::Input("this model predicts an image, and a DICOM segmentation has labels".into()));
-            }
-            Format::DicomSeg => Some(input.dicom().map_err(|_| no_series())?),
-            _ => None,
-        };
-        let found = self.trained.segment(input.sample(), Wanted::default()).map_err(refused)?;
-        if let Some(series) = series {
-            let (title, made_by) = (recipe.title(), self.trained.made_by());
-            let by = Authorship::new(format!("{title}, {}", self.trained.checkpoint)).description(title);
-            let by = by.contribution(format!("{made_by}; series {}", series.uid()));
-            let bytes = found.to_dicom(DicomFile::Segmentation, &series, &recipe.labels, &by).map_err(refused)?;
-            return segmentation(&bytes, request.out);
-        }
-        let map = found.written(&self.trained.plan).map_err(refused)?;
-        of_image(&map, request.format, &self.card.labels, recipe.output().is_map(), request.out)
-    }
 }
 
 /// Scores by label, and the likeliest class where one wins.

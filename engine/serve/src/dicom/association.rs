@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use dicom_dictionary_std::uids;
 use dicom_object::FileMetaTableBuilder;
-use dicom_ul::association::Association;
 use dicom_ul::association::server::{AccessControl, ServerAssociation, ServerAssociationOptions};
 use dicom_ul::pdu::{
     AssociationRJServiceUserReason, PDataValue, PDataValueType, Pdu, PresentationContextResultReason, UserIdentity,

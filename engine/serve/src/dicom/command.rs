@@ -10,7 +10,6 @@ pub const NO_DATA: u16 = 0x0101;
 pub const C_STORE_RQ: u16 = 0x0001;
 pub const C_STORE_RSP: u16 = 0x8001;
 pub const C_ECHO_RQ: u16 = 0x0030;
-pub const C_ECHO_RSP: u16 = 0x8030;
 
 /// Statuses of answers (PS3.4, B.2.3).
 pub const SUCCESS: u16 = 0x0000;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use dicom_object::open_file;
 use dicom_transfer_syntax_registry::entries::{EXPLICIT_VR_LITTLE_ENDIAN, IMPLICIT_VR_LITTLE_ENDIAN};
 use dicom_ul::association::client::{ClientAssociation, ClientAssociationOptions};
-use dicom_ul::association::{Association, SyncAssociation};
 use dicom_ul::pdu::{PDataValue, PDataValueType, Pdu, PresentationContextResultReason};
 
 use super::Destination;
