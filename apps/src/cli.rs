@@ -10,6 +10,8 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
+#[cfg(feature = "serve")]
+use crate::commands::serve;
 use crate::commands::{
     bench, bundle, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
     metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
@@ -55,6 +57,9 @@ enum Command {
     Predict(predict::Args),
     /// Predict with several runs, merged: their mean, a vote, STAPLE; maps of where they differ
     Ensemble(ensemble::Args),
+    /// Serve models over HTTP on this machine, as MONAI Label does for 3D Slicer, and to DICOM nodes
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
     /// Plan patch, network and batch for a data set as nnU-Net does: its fingerprint and plans
     Plan(plan::Args),
     /// Apply a recipe's deterministic transforms to a case and write the result
@@ -153,10 +158,10 @@ fn listen(verbose: u8) {
     let level = match verbose {
         0 => "warn",
         1 => {
-            "warn,hearth=info,hearth_apps=info,hearth_recipe=info,hearth_train=info,hearth_data=info,hearth_engine=info,hearth_plugin_host=info"
+            "warn,hearth=info,hearth_apps=info,hearth_recipe=info,hearth_train=info,hearth_data=info,hearth_engine=info,hearth_plugin_host=info,hearth_serve=info"
         }
         _ => {
-            "info,hearth_apps=debug,hearth_recipe=debug,hearth_train=debug,hearth_data=debug,hearth_engine=debug,hearth_plugin_host=debug"
+            "info,hearth_apps=debug,hearth_recipe=debug,hearth_train=debug,hearth_data=debug,hearth_engine=debug,hearth_plugin_host=debug,hearth_serve=debug"
         }
     };
     let is_notice = |metadata: &Metadata| metadata.target() == notice::TARGET;
@@ -236,6 +241,8 @@ impl Command {
             Command::Evaluate(args) => evaluate::run(&args),
             Command::Predict(args) => predict::run(&args),
             Command::Ensemble(args) => ensemble::run(&args),
+            #[cfg(feature = "serve")]
+            Command::Serve(args) => serve::run(&args),
             Command::Plan(args) => plan::run(&args),
             Command::Preprocess(args) => preprocess::run(&args),
             Command::Metrics(args) => metrics::run(&args),

@@ -30,13 +30,15 @@ pub struct Version {
 }
 
 /// Cargo features, in the order in which `--version` shows them.
-const FEATURES: [(&str, bool); 6] = [
+const FEATURES: [(&str, bool); 8] = [
     ("wgpu", cfg!(feature = "wgpu")),
     ("vulkan", cfg!(feature = "vulkan")),
     ("cuda", cfg!(feature = "cuda")),
     ("rocm", cfg!(feature = "rocm")),
     ("metal", cfg!(feature = "metal")),
     ("download", cfg!(feature = "download")),
+    ("serve", cfg!(feature = "serve")),
+    ("dicom-net", cfg!(feature = "dicom-net")),
 ];
 
 impl Version {

@@ -44,6 +44,8 @@ pub mod profile;
 pub mod recipes;
 pub mod reference;
 pub mod report;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod train;
 mod tta;
 pub mod tune;

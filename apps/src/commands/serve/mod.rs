@@ -1,0 +1,187 @@
+//! `hearth serve`.
+
+mod model;
+mod nnunet;
+mod results;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hearth_serve::{Options, Server, Token};
+
+use crate::commands::opening::OpeningArgs;
+use crate::commands::predict::Args as PredictArgs;
+use crate::commands::predict_nnunet::NnunetArgs;
+use crate::error::{Context, Failure, Outcome};
+use crate::terminal::seconds;
+use crate::{note, out};
+
+/// Arguments of `hearth serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// What `hearth predict` takes: runs, models of nnU-Net v2 or folders of several, names of stored
+    /// models. NAME=MODEL gives one another name
+    #[arg(required = true, value_name = "[NAME=]MODEL")]
+    pub models: Vec<String>,
+    /// Where to listen. Other addresses than 127.0.0.1 and ::1 need --tls-cert, --tls-key and --token
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub host: IpAddr,
+    /// The port; 0 for any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8000)]
+    pub port: u16,
+    /// A folder of images and labels for 3D Slicer, in MONAI Label's layout
+    #[arg(long, value_name = "DIR")]
+    pub datastore: Option<PathBuf>,
+    /// Requests that wait for the computation; more are answered with status 429
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub queue: usize,
+    /// Predictions that are computed at once; each uses all cores, and memory of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub jobs: usize,
+    /// Seconds from the end of an upload to its result; then status 504
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+    /// The largest request in megabytes; more are answered with status 413
+    #[arg(long, value_name = "MB", default_value_t = 2048, value_parser = clap::value_parser!(u64).range(1..1 << 30))]
+    pub max_request: u64,
+    /// What all temporary files may take, in megabytes
+    #[arg(long, value_name = "MB", default_value_t = 32_768, value_parser = clap::value_parser!(u64).range(1..1 << 30))]
+    pub max_temporary: u64,
+    /// The certificate chain, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// A file with the token that clients send as `Authorization: Bearer TOKEN`, and people enter in 3D
+    /// Slicer as the password
+    #[arg(long, value_name = "FILE")]
+    pub token: Option<PathBuf>,
+    /// Which network is used, and how.
+    #[command(flatten)]
+    pub opening: OpeningArgs,
+    /// Options for models of nnU-Net.
+    #[command(flatten)]
+    pub nnunet: NnunetArgs,
+    /// Images that come by DICOM.
+    #[cfg(feature = "dicom-net")]
+    #[command(flatten)]
+    pub dicom: dicom::DicomArgs,
+}
+
+impl Args {
+    fn options(&self) -> Outcome<Options> {
+        let tls = self.tls_cert.clone().zip(self.tls_key.clone());
+        Ok(Options {
+            address: SocketAddr::new(self.host, self.port),
+            tls,
+            token: self.token.as_deref().map(Token::read).transpose()?,
+            datastore: self.datastore.clone(),
+            queue: self.queue,
+            jobs: self.jobs,
+            max_request: self.max_request << 20,
+            max_spool: self.max_temporary << 20,
+            timeout: Duration::from_secs(self.timeout),
+            ..Options::default()
+        })
+    }
+
+    /// As `hearth predict` would open them.
+    fn predicting(&self) -> Outcome<PredictArgs> {
+        let given = &self.nnunet;
+        if given.previous_stage.is_some() || given.statistics {
+            let name = if given.statistics { "--statistics" } else { "--previous-stage" };
+            return Err(Failure::new(format!("{name} is for `hearth predict`: remove it")));
+        }
+        let mut args = PredictArgs::new(Path::new(""), Vec::new(), Path::new(""), &self.opening.device, None);
+        (args.opening, args.nnunet) = (self.opening.clone(), given.clone());
+        Ok(args)
+    }
+}
+
+/// Opens the models, and serves them until Ctrl-C or the signal TERM.
+pub fn run(args: &Args) -> Outcome {
+    let options = args.options()?;
+    let predicting = args.predicting()?;
+    let mut models = Vec::new();
+    for given in &args.models {
+        let start = Instant::now();
+        let model = model::open(given, &predicting).while_doing(|| format!("cannot open {given}"))?;
+        let card = model.card();
+        note!("{}: {}, loaded in {}", card.name, card.description, seconds(start.elapsed().as_secs_f64()));
+        models.push(model);
+    }
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
+    #[cfg_attr(not(feature = "dicom-net"), allow(unused_mut))]
+    let mut server = Server::bind(options, models)?;
+    #[cfg(feature = "dicom-net")]
+    if let Some(options) = args.dicom.options()? {
+        let title = options.ae_title.clone();
+        out!("dicom {title}@{}", server.listen_dicom(options)?);
+    }
+    out!("{scheme}://{}", server.address());
+    note!("Ctrl-C ends it once its work is done; a second one ends it at once");
+    server.run()?;
+    Ok(())
+}
+
+#[cfg(feature = "dicom-net")]
+mod dicom {
+    use std::net::{IpAddr, SocketAddr};
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use hearth_serve::dicom::{Destination, DicomOptions};
+
+    use crate::error::{Failure, Outcome};
+
+    /// Options for images that come by DICOM.
+    #[derive(Clone, Debug, clap::Args)]
+    #[command(next_help_heading = "Images that come by DICOM")]
+    pub struct DicomArgs {
+        /// Also be a DICOM node that images are stored to (C-STORE); its series are predicted
+        #[arg(long, value_name = "AE:PORT", requires = "dicom_results")]
+        pub dicom: Option<String>,
+        /// The folder of results: STUDY/SERIES_MODEL.dcm
+        #[arg(long, value_name = "DIR", requires = "dicom")]
+        pub dicom_results: Option<PathBuf>,
+        /// Send results to this node, too; may be given several times
+        #[arg(long, value_name = "AE@HOST:PORT", requires = "dicom")]
+        pub to: Vec<Destination>,
+        /// Where the node listens; other addresses than loopback need --dicom-from
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", requires = "dicom")]
+        pub dicom_host: IpAddr,
+        /// Only these nodes may send; may be given several times
+        #[arg(long, value_name = "AE", requires = "dicom")]
+        pub dicom_from: Vec<String>,
+        /// The model that predicts them, where several are served
+        #[arg(long, value_name = "NAME", requires = "dicom")]
+        pub dicom_model: Option<String>,
+        /// A study is complete when nothing of it came for this time
+        #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "dicom")]
+        pub dicom_quiet: u64,
+        /// Series with fewer slices are not predicted: localizers
+        #[arg(long, value_name = "N", default_value_t = 8, requires = "dicom")]
+        pub dicom_least_slices: usize,
+    }
+
+    impl DicomArgs {
+        /// For the library; none without `--dicom`.
+        pub fn options(&self) -> Outcome<Option<DicomOptions>> {
+            let (Some(given), Some(results)) = (&self.dicom, &self.dicom_results) else { return Ok(None) };
+            let wrong = || Failure::new(format!("--dicom {given}: expected AE:PORT, as in HEARTH:11112"));
+            let (title, port) = given.rsplit_once(':').ok_or_else(wrong)?;
+            let port: u16 = port.parse().map_err(|_| wrong())?;
+            Ok(Some(DicomOptions {
+                address: SocketAddr::new(self.dicom_host, port),
+                from: self.dicom_from.clone(),
+                model: self.dicom_model.clone(),
+                to: self.to.clone(),
+                quiet: Duration::from_secs(self.dicom_quiet),
+                least_slices: self.dicom_least_slices,
+                ..DicomOptions::new(title, port, results)
+            }))
+        }
+    }
+}

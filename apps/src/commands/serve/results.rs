@@ -1,0 +1,153 @@
+//! A label map as clients want it: NIfTI, NRRD, a segmentation of 3D Slicer, DICOM SEG, volumes.
+
+use std::path::{Path, PathBuf};
+
+use hearth_data::dicom::{Authorship, Grid, Region, RegionVolume, Series, write};
+use hearth_data::writers::Segment;
+use hearth_data::{Image, NiftiOptions, WriteOptions, read_image, write_image, write_nifti};
+use hearth_serve::{Answer, Format, Refusal};
+use serde_json::{Map, Value, json};
+
+use crate::error::Failure;
+
+/// Names of labels, with their values.
+pub type Names = [(String, u32)];
+
+/// What a client cannot mend: a disk that is full.
+pub fn failed(doing: &str, error: impl std::error::Error) -> Refusal {
+    Refusal::Failed(Failure::from(error).context(doing).line())
+}
+
+/// What a client can mend: an image that cannot be read, or that does not suit the model.
+pub fn refused(error: impl std::error::Error) -> Refusal {
+    Refusal::Input(Failure::from(error).line())
+}
+
+/// Writes a label map that is in memory.
+pub fn of_image(image: &Image, format: Format, names: &Names, is_label: bool, out: &Path) -> Result<Answer, Refusal> {
+    let path = out.join(format!("label{}", format.end()));
+    let nifti = if is_label { NiftiOptions::label() } else { NiftiOptions::default() };
+    let writing = |error: &dyn std::error::Error| Refusal::Failed(format!("cannot write the result: {error}"));
+    match format {
+        Format::Nifti => write_nifti(&path, image, nifti).map_err(|error| writing(&error))?,
+        Format::Nrrd => {
+            let options = WriteOptions::default().nifti(nifti);
+            write_image(&path, image, &options).map_err(|error| writing(&error))?;
+        }
+        Format::SegNrrd => {
+            let mut options = WriteOptions::label();
+            options.segments = names.iter().map(|(name, label)| Segment::new(*label, name)).collect();
+            write_image(&path, image, &options).map_err(|error| writing(&error))?;
+        }
+        Format::Json | Format::DicomSeg => {
+            let facts = if is_label { volumes(image, names) } else { Map::new() };
+            return Ok(Answer { file: None, facts });
+        }
+    }
+    Ok(Answer { file: Some(path), facts: Map::new() })
+}
+
+/// A label map that a model wrote as NIfTI.
+pub fn of_file(
+    nifti: PathBuf,
+    format: Format,
+    names: &Names,
+    series: Option<&Series>,
+    by: &Authorship,
+    out: &Path,
+) -> Result<Answer, Refusal> {
+    if format == Format::Nifti {
+        return Ok(Answer { file: Some(nifti), facts: Map::new() });
+    }
+    let image = read_image(&nifti).map_err(|error| failed("cannot read the result again", error))?;
+    let answer = match format {
+        Format::DicomSeg => {
+            let series = series.ok_or_else(no_series)?;
+            let regions = names.iter().map(|(name, label)| Region::new(*label, name)).collect();
+            let grid = Grid::new(image.shape(), image.affine);
+            let volume = RegionVolume::of_labels(image.to_vec(), regions, grid);
+            let bytes = write::segmentation(&volume, series, by).map_err(refused)?;
+            segmentation(&bytes, out)?
+        }
+        _ => of_image(&image, format, names, true, out)?,
+    };
+    // Only what is sent takes space.
+    std::fs::remove_file(&nifti).map_err(|error| failed("cannot remove a temporary file", error))?;
+    Ok(answer)
+}
+
+/// A DICOM segmentation as the result.
+pub fn segmentation(bytes: &[u8], out: &Path) -> Result<Answer, Refusal> {
+    let path = out.join(format!("label{}", Format::DicomSeg.end()));
+    std::fs::write(&path, bytes).map_err(|error| failed("cannot write the result", error))?;
+    Ok(Answer { file: Some(path), facts: Map::new() })
+}
+
+/// A DICOM segmentation is asked for of an image that is no series.
+pub fn no_series() -> Refusal {
+    Refusal::Input(
+        "a DICOM segmentation refers to a series of DICOM: send one, as a zip, or ask for another format".into(),
+    )
+}
+
+/// Voxels and millilitres of each label; of several channels, each is one.
+fn volumes(image: &Image, names: &Names) -> Map<String, Value> {
+    let values = image.to_vec();
+    let size = image.shape().iter().product::<usize>().max(1);
+    let millilitres = image.spacing().iter().product::<f64>() / 1000.0;
+    let of = |place: usize, label: u32| match image.channels() {
+        1 => values.iter().filter(|value| **value == label as f32).count(),
+        _ => values.chunks(size).nth(place).map_or(0, |channel| channel.iter().filter(|value| **value >= 0.5).count()),
+    };
+    let each = names.iter().enumerate().map(|(place, (name, label))| {
+        let voxels = of(place, *label);
+        (name.clone(), json!({"label": label, "voxels": voxels, "millilitres": voxels as f64 * millilitres}))
+    });
+    let volumes: Map<String, Value> = each.collect();
+    Map::from_iter([
+        ("volumes".to_owned(), Value::Object(volumes)),
+        ("shape".to_owned(), json!(image.shape())),
+        ("spacing".to_owned(), json!(image.spacing())),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_data::{affine, host_device};
+
+    fn names() -> Vec<(String, u32)> {
+        vec![("spleen".to_owned(), 1), ("tumour".to_owned(), 2)]
+    }
+
+    fn map() -> Image {
+        let mut grid = affine::IDENTITY;
+        (grid[0][0], grid[1][1], grid[2][2]) = (2.0, 5.0, 10.0);
+        Image::from_values(vec![0.0, 1.0, 1.0, 2.0, 0.0, 1.0], [1, 3, 2, 1], grid, &host_device())
+    }
+
+    #[test]
+    fn volumes_are_counted_in_millilitres() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let answer = of_image(&map(), Format::Json, &names(), true, folder.path()).expect("volumes");
+        assert!(answer.file.is_none());
+        let spleen = &answer.facts["volumes"]["spleen"];
+        assert_eq!((&spleen["voxels"], spleen["millilitres"].as_f64()), (&json!(3), Some(0.3)));
+        assert_eq!(answer.facts["volumes"]["tumour"]["label"], 2);
+    }
+
+    #[test]
+    fn formats_hold_the_same_labels() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for format in [Format::Nifti, Format::Nrrd, Format::SegNrrd] {
+            let answer = of_image(&map(), format, &names(), true, folder.path()).expect("a file");
+            let file = answer.file.expect("a file");
+            assert!(file.to_string_lossy().ends_with(format.end()));
+            assert_eq!(read_image(&file).expect("an image").to_vec(), map().to_vec(), "{format:?}");
+        }
+        let nifti = of_image(&map(), Format::Nifti, &names(), true, folder.path()).expect("a file").file.expect("it");
+        let by = Authorship::new("test");
+        let refusal = of_file(nifti, Format::DicomSeg, &names(), None, &by, folder.path()).expect_err("no series");
+        assert!(matches!(refusal, Refusal::Input(why) if why.contains("as a zip")));
+    }
+}

@@ -1,0 +1,338 @@
+//! A folder of images and labels: [`Datastore`].
+//!
+//! Files lie as MONAI Label's local datastore has them, so that one can follow the other:
+//! `NAME.nii.gz`, `labels/TAG/NAME.nii.gz`, and `datastore_v2.json` with what is known of each. The
+//! files decide what there is; one that is copied into the folder is found at once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::error::ServeError;
+use crate::names::{check_id, split};
+
+/// The file of what is known of images and labels.
+const INDEX: &str = "datastore_v2.json";
+/// The folder of labels.
+const LABELS: &str = "labels";
+/// The tag of labels that a person has approved.
+pub const FINAL: &str = "final";
+/// The tag of labels that a model made.
+pub const ORIGINAL: &str = "original";
+/// Files that are images.
+const IMAGES: [&str; 7] = [".seg.nrrd", ".nii.gz", ".nii", ".nrrd", ".mha", ".dcm", ".zip"];
+
+/// A file of an image or label, as `datastore_v2.json` has it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Entry {
+    #[serde(default)]
+    info: Map<String, Value>,
+    #[serde(default)]
+    ext: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Object {
+    #[serde(default)]
+    image: Entry,
+    #[serde(default)]
+    labels: BTreeMap<String, Entry>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Index {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    objects: BTreeMap<String, Object>,
+}
+
+/// Why something of the datastore is not there, or not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A name that cannot be one of a file.
+    #[error("{0}")]
+    Name(String),
+    /// There is no such image or label.
+    #[error("{0}")]
+    Absent(String),
+    /// A file that is no image.
+    #[error("{0}")]
+    Kind(String),
+    /// The disk failed.
+    #[error("the datastore cannot be used: {0}")]
+    Disk(#[from] io::Error),
+}
+
+/// A folder of images and labels.
+#[derive(Debug)]
+pub struct Datastore {
+    root: PathBuf,
+    /// Held while the index is changed.
+    index: Mutex<Index>,
+}
+
+impl Datastore {
+    /// Opens a folder, or makes it.
+    pub fn open(root: &Path) -> Result<Self, ServeError> {
+        fs::create_dir_all(root).map_err(|error| ServeError::file("make the datastore", root, error))?;
+        let root = root.canonicalize().map_err(|error| ServeError::file("open the datastore", root, error))?;
+        let path = root.join(INDEX);
+        let index = match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map_err(|error| ServeError::file("read", &path, io::Error::new(io::ErrorKind::InvalidData, error)))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Index { name: root.file_name().unwrap_or_default().to_string_lossy().into_owned(), ..Index::default() }
+            }
+            Err(error) => return Err(ServeError::file("read", path, error)),
+        };
+        Ok(Self { root, index: Mutex::new(index) })
+    }
+
+    /// What there is now: the files of the folder, with what the index knows of them.
+    fn found(&self) -> Result<Index, StoreError> {
+        let known = self.index.lock().unwrap_or_else(|held| held.into_inner());
+        let mut objects = BTreeMap::new();
+        for (id, ext) in files(&self.root)? {
+            let info = known.objects.get(&id).map(|object| object.image.info.clone()).unwrap_or_default();
+            objects.insert(id, Object { image: Entry { info, ext }, labels: BTreeMap::new() });
+        }
+        for tag in folders(&self.root.join(LABELS))? {
+            for (id, ext) in files(&self.root.join(LABELS).join(&tag))? {
+                let info = known.objects.get(&id).and_then(|object| object.labels.get(&tag));
+                let info = info.map(|entry| entry.info.clone()).unwrap_or_default();
+                if let Some(object) = objects.get_mut(&id) {
+                    object.labels.insert(tag.clone(), Entry { info, ext });
+                }
+            }
+        }
+        Ok(Index { objects, ..known.clone() })
+    }
+
+    /// Numbers of images, of approved ones, and of labels by tag.
+    pub fn status(&self) -> Result<Value, StoreError> {
+        let found = self.found()?;
+        let mut tags: BTreeMap<&str, u64> = BTreeMap::new();
+        for tag in found.objects.values().flat_map(|object| object.labels.keys()) {
+            *tags.entry(tag).or_default() += 1;
+        }
+        let done = found.objects.values().filter(|object| object.labels.contains_key(FINAL)).count();
+        Ok(json!({"total": found.objects.len(), "completed": done, "label_tags": tags}))
+    }
+
+    /// Everything, as `datastore_v2.json` has it.
+    pub fn all(&self) -> Result<Value, StoreError> {
+        let Index { name, description, objects } = self.found()?;
+        Ok(json!({
+            "name": name, "description": description, "images_dir": ".", "labels_dir": LABELS, "objects": objects,
+        }))
+    }
+
+    /// Pairs of image and approved label, by their places in the folder.
+    pub fn pairs(&self) -> Result<Value, StoreError> {
+        let found = self.found()?;
+        let pairs = found.objects.iter().filter_map(|(id, object)| {
+            let label = object.labels.get(FINAL)?;
+            let image = format!("{id}{}", object.image.ext);
+            Some(json!({"image": image, "label": format!("{LABELS}/{FINAL}/{id}{}", label.ext)}))
+        });
+        Ok(pairs.collect())
+    }
+
+    /// The file of an image.
+    pub fn image(&self, id: &str) -> Result<PathBuf, StoreError> {
+        check_id("image", id).map_err(StoreError::Name)?;
+        let absent = || StoreError::Absent(format!("there is no image {id:?}"));
+        file_of(&self.root, id)?.ok_or_else(absent)
+    }
+
+    /// What is known of an image.
+    pub fn image_info(&self, id: &str) -> Result<Value, StoreError> {
+        self.image(id)?;
+        let known = self.index.lock().unwrap_or_else(|held| held.into_inner());
+        Ok(Value::Object(known.objects.get(id).map(|object| object.image.info.clone()).unwrap_or_default()))
+    }
+
+    /// The file of a label.
+    pub fn label(&self, id: &str, tag: &str) -> Result<PathBuf, StoreError> {
+        check_id("image", id).and_then(|()| check_id("tag", tag)).map_err(StoreError::Name)?;
+        let absent = || StoreError::Absent(format!("there is no label {tag:?} of the image {id:?}"));
+        file_of(&self.root.join(LABELS).join(tag), id)?.ok_or_else(absent)
+    }
+
+    /// Adds an image, or replaces it.
+    pub fn add_image(&self, id: &str, from: &Path, info: Map<String, Value>) -> Result<(), StoreError> {
+        check_id("image", id).map_err(StoreError::Name)?;
+        let ext = put(&self.root, id, from)?;
+        self.change(|index| index.objects.entry(id.to_owned()).or_default().image = Entry { info, ext })
+    }
+
+    /// Adds a label of an image, or replaces it.
+    pub fn add_label(&self, id: &str, tag: &str, from: &Path, info: Map<String, Value>) -> Result<(), StoreError> {
+        check_id("tag", tag).map_err(StoreError::Name)?;
+        self.image(id)?;
+        let folder = self.root.join(LABELS).join(tag);
+        fs::create_dir_all(&folder)?;
+        let ext = put(&folder, id, from)?;
+        self.change(|index| {
+            index.objects.entry(id.to_owned()).or_default().labels.insert(tag.to_owned(), Entry { info, ext });
+        })
+    }
+
+    /// Removes an image with its labels.
+    pub fn remove_image(&self, id: &str) -> Result<(), StoreError> {
+        let path = self.image(id)?;
+        for tag in folders(&self.root.join(LABELS))? {
+            if let Some(label) = file_of(&self.root.join(LABELS).join(tag), id)? {
+                fs::remove_file(label)?;
+            }
+        }
+        fs::remove_file(path)?;
+        self.change(|index| drop(index.objects.remove(id)))
+    }
+
+    /// Removes a label.
+    pub fn remove_label(&self, id: &str, tag: &str) -> Result<(), StoreError> {
+        fs::remove_file(self.label(id, tag)?)?;
+        self.change(|index| {
+            index.objects.get_mut(id).and_then(|object| object.labels.remove(tag));
+        })
+    }
+
+    /// Images without an approved label, by name.
+    pub fn open_images(&self) -> Result<Vec<String>, StoreError> {
+        let found = self.found()?;
+        let open = found.objects.into_iter().filter(|(_, object)| !object.labels.contains_key(FINAL));
+        Ok(open.map(|(id, _)| id).collect())
+    }
+
+    /// Changes the index, and writes it as a whole.
+    fn change(&self, change: impl FnOnce(&mut Index)) -> Result<(), StoreError> {
+        let mut index = self.index.lock().unwrap_or_else(|held| held.into_inner());
+        change(&mut index);
+        let text = serde_json::to_vec_pretty(&*index).map_err(io::Error::other)?;
+        hearth_files::replace(&self.root.join(INDEX), text)?;
+        Ok(())
+    }
+}
+
+/// Names and ends of the images of a folder; of two that differ in the end alone, the first.
+fn files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
+    let mut found = BTreeMap::new();
+    for path in entries(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (stem, end) = split(&name);
+        if path.is_file() && IMAGES.contains(&end) && check_id("image", stem).is_ok() {
+            found.entry(stem.to_owned()).or_insert_with(|| end.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+fn folders(folder: &Path) -> io::Result<Vec<String>> {
+    let named = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let all = entries(folder)?.into_iter().filter(|path| path.is_dir()).filter_map(named);
+    Ok(all.filter(|name| check_id("tag", name).is_ok()).collect())
+}
+
+/// The entries of a folder in the order of their names; none where it does not exist.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let listed = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut all = listed.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
+    all.sort();
+    Ok(all)
+}
+
+fn file_of(folder: &Path, id: &str) -> io::Result<Option<PathBuf>> {
+    Ok(files(folder)?.get(id).map(|end| folder.join(format!("{id}{end}"))))
+}
+
+/// Copies a file into a folder under a name, and removes others of that name. Returns its end.
+fn put(folder: &Path, id: &str, from: &Path) -> Result<String, StoreError> {
+    let name = from.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let (_, end) = split(&name);
+    if !IMAGES.contains(&end) {
+        let known = IMAGES.join(", ");
+        return Err(StoreError::Kind(format!("a file with the end {end:?} is not stored, expected one of {known}")));
+    }
+    let path = folder.join(format!("{id}{end}"));
+    let mut source = fs::File::open(from)?;
+    hearth_files::replace_with(&path, |file| io::copy(&mut source, file).map(|_| ()))?;
+    for other in IMAGES.iter().filter(|other| **other != end) {
+        match fs::remove_file(folder.join(format!("{id}{other}"))) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(end.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_and_labels_are_kept_as_monai_label_has_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let upload = folder.path().join("upload.nii.gz");
+        fs::write(&upload, "image").unwrap();
+        let root = folder.path().join("store");
+        let store = Datastore::open(&root).unwrap();
+        store.add_image("spleen_1", &upload, Map::new()).unwrap();
+        fs::write(root.join("copied.nrrd"), "x").unwrap();
+        assert_eq!(store.status().unwrap(), json!({"total": 2, "completed": 0, "label_tags": {}}));
+        let info = json!({"params": {"label_names": {"spleen": 1}}}).as_object().unwrap().clone();
+        store.add_label("spleen_1", FINAL, &upload, info).unwrap();
+        assert_eq!(fs::read(root.join("labels/final/spleen_1.nii.gz")).unwrap(), b"image");
+        assert_eq!(store.status().unwrap(), json!({"total": 2, "completed": 1, "label_tags": {"final": 1}}));
+        assert_eq!(store.open_images().unwrap(), ["copied"]);
+
+        // Another server knows the same.
+        let again = Datastore::open(&root).unwrap().all().unwrap();
+        assert_eq!(again["objects"]["spleen_1"]["labels"]["final"]["info"]["params"]["label_names"]["spleen"], 1);
+        assert_eq!(again["objects"]["copied"]["image"]["ext"], ".nrrd");
+        assert_eq!(
+            store.pairs().unwrap(),
+            json!([{"image": "spleen_1.nii.gz", "label": "labels/final/spleen_1.nii.gz"}])
+        );
+        store.remove_image("spleen_1").unwrap();
+        assert!(!root.join("labels/final/spleen_1.nii.gz").exists());
+        assert!(matches!(store.image("spleen_1"), Err(StoreError::Absent(_))));
+    }
+
+    #[test]
+    fn names_stay_in_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let upload = folder.path().join("upload.nii.gz");
+        fs::write(&upload, "image").unwrap();
+        let store = Datastore::open(&folder.path().join("store")).unwrap();
+        for bad in ["../upload", "..", "/etc/passwd", "a/b", ".a", ""] {
+            assert!(matches!(store.add_image(bad, &upload, Map::new()), Err(StoreError::Name(_))), "{bad:?}");
+            assert!(matches!(store.image(bad), Err(StoreError::Name(_))), "{bad:?}");
+        }
+        store.add_image("a", &upload, Map::new()).unwrap();
+        assert!(matches!(store.add_label("a", "../x", &upload, Map::new()), Err(StoreError::Name(_))));
+        let text = folder.path().join("a.txt");
+        fs::write(&text, "x").unwrap();
+        assert!(matches!(store.add_image("b", &text, Map::new()), Err(StoreError::Kind(_))));
+        assert!(matches!(store.label("a", "final"), Err(StoreError::Absent(_))));
+    }
+
+    #[test]
+    fn a_damaged_index_is_an_error_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(INDEX), "{").unwrap();
+        assert!(Datastore::open(folder.path()).is_err());
+        assert_eq!(fs::read(folder.path().join(INDEX)).unwrap(), b"{");
+    }
+}

@@ -1,0 +1,249 @@
+//! A DICOM node: images come in by C-STORE, are predicted, and results go to a folder and to other
+//! nodes.
+//!
+//! A study is complete when nothing of it came for [`DicomOptions::quiet`]: modalities send one in one
+//! association, or in many. Each of its series is predicted in the queue of the HTTP server, and the
+//! result is a DICOM segmentation in [`DicomOptions::results`].
+
+mod association;
+mod command;
+mod send;
+mod studies;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::ServeError;
+use crate::http::App;
+use studies::Studies;
+
+/// How often threads look whether they should end.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a listener is started with.
+#[derive(Clone, Debug)]
+pub struct DicomOptions {
+    /// Its application entity title; associations with others are rejected.
+    pub ae_title: String,
+    /// Where it listens. Outside loopback [`DicomOptions::from`] is required.
+    pub address: SocketAddr,
+    /// Titles of those who may send; empty for everyone.
+    pub from: Vec<String>,
+    /// The model that predicts; it may be left out where there is one.
+    pub model: Option<String>,
+    /// The folder of results: `STUDY/SERIES_MODEL.dcm`.
+    pub results: PathBuf,
+    /// Who is sent the results, too.
+    pub to: Vec<Destination>,
+    /// A study is complete when nothing of it came for this time.
+    pub quiet: Duration,
+    /// Series with fewer slices are not predicted: localizers.
+    pub least_slices: usize,
+    /// Associations at once; more are closed.
+    pub associations: usize,
+    /// Silence of a peer after which its association ends.
+    pub idle: Duration,
+}
+
+impl DicomOptions {
+    /// On loopback, for everyone, with results in a folder.
+    pub fn new(ae_title: impl Into<String>, port: u16, results: impl Into<PathBuf>) -> Self {
+        Self {
+            ae_title: ae_title.into(),
+            address: SocketAddr::from(([127, 0, 0, 1], port)),
+            from: Vec::new(),
+            model: None,
+            results: results.into(),
+            to: Vec::new(),
+            quiet: Duration::from_secs(10),
+            least_slices: 8,
+            associations: 16,
+            idle: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Another node: `AE@host:port`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// Its application entity title.
+    pub ae_title: String,
+    /// `host:port`.
+    pub address: String,
+}
+
+impl FromStr for Destination {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no DICOM node, expected AE@host:port, as in PACS@10.0.0.5:104");
+        let (ae_title, address) = text.split_once('@').ok_or_else(wrong)?;
+        let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+        if !matches!(port, Some(Ok(_))) {
+            return Err(wrong());
+        }
+        check_title(ae_title)?;
+        Ok(Self { ae_title: ae_title.to_owned(), address: address.to_owned() })
+    }
+}
+
+impl Destination {
+    /// Where it can be reached now.
+    fn resolve(&self) -> io::Result<SocketAddr> {
+        let absent = || io::Error::new(io::ErrorKind::NotFound, format!("{} has no address", self.address));
+        self.address.to_socket_addrs()?.next().ok_or_else(absent)
+    }
+}
+
+/// Checks an application entity title (PS3.5, 6.2: AE).
+pub fn check_title(title: &str) -> Result<(), String> {
+    let good = !title.trim().is_empty() && title.len() <= 16 && title.trim() == title;
+    if good && title.chars().all(|c| (' '..='~').contains(&c) && c != '\\') {
+        return Ok(());
+    }
+    Err(format!("{title:?} is no AE title, expected 1 to 16 characters of ASCII without a backslash"))
+}
+
+/// A listener that runs.
+pub struct Listener {
+    address: SocketAddr,
+    stopping: Arc<AtomicBool>,
+    open: Arc<AtomicUsize>,
+    accepting: JoinHandle<()>,
+    studies: Arc<Studies>,
+    app: Arc<App>,
+}
+
+impl Listener {
+    /// Listens, and starts its threads.
+    pub(crate) fn start(options: DicomOptions, app: Arc<App>) -> Result<Self, ServeError> {
+        let address = options.address;
+        check_title(&options.ae_title).map_err(ServeError::Option)?;
+        options.from.iter().try_for_each(|title| check_title(title)).map_err(ServeError::Option)?;
+        if !address.ip().is_loopback() && options.from.is_empty() {
+            let what = "can be reached from other machines, and DICOM asks for no password: say who may send";
+            return Err(ServeError::Option(format!("{address} {what} (--dicom-from AE)")));
+        }
+        if options.associations == 0 {
+            return Err(ServeError::Option("the number of associations is 0, expected 1 or more".to_owned()));
+        }
+        let bind = |source| ServeError::Bind { address: address.to_string(), source };
+        let listener = TcpListener::bind(address).map_err(bind)?;
+        listener.set_nonblocking(true).map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let studies = Studies::start(options.clone(), app.clone())?;
+        let (stopping, open) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let accepting = {
+            let shared = Accepting {
+                options,
+                studies: studies.clone(),
+                app: app.clone(),
+                stopping: stopping.clone(),
+                open: open.clone(),
+            };
+            let thread = std::thread::Builder::new().name("dicom".to_owned());
+            thread.spawn(move || shared.accept(&listener)).map_err(ServeError::Start)?
+        };
+        Ok(Self { address, stopping, open, accepting, studies, app })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts no more, waits for associations that are open, predicts what was received and sends the
+    /// results, for at most `grace`.
+    pub(crate) fn stop(self, grace: Duration) {
+        let until = Instant::now() + grace;
+        self.stopping.store(true, Ordering::Relaxed);
+        // The thread does not panic; it ends at its next tick.
+        let _ = self.accepting.join();
+        while self.open.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            std::thread::sleep(TICK);
+        }
+        let left = self.studies.finish(until);
+        if left > 0 {
+            self.app.journal.say(&format!("dicom: {left} studies were received and not predicted in time"));
+        }
+    }
+}
+
+/// What the thread that accepts has.
+struct Accepting {
+    options: DicomOptions,
+    studies: Arc<Studies>,
+    app: Arc<App>,
+    stopping: Arc<AtomicBool>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Accepting {
+    fn accept(self, listener: &TcpListener) {
+        let shared = Arc::new(self);
+        while !shared.stopping.load(Ordering::Relaxed) {
+            match listener.accept() {
+                Ok((stream, _)) => shared.clone().begin(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(TICK),
+                Err(error) => {
+                    shared.app.journal.say(&format!("dicom: a connection cannot be accepted: {error}"));
+                    std::thread::sleep(TICK);
+                }
+            }
+        }
+    }
+
+    /// Serves an association on a thread of its own.
+    fn begin(self: Arc<Self>, stream: TcpStream) {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= self.options.associations {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            self.app.metrics.dicom("association refused");
+            return;
+        }
+        let shared = self.clone();
+        let spawned = std::thread::Builder::new().name("association".to_owned()).spawn(move || {
+            let work = std::panic::AssertUnwindSafe(|| {
+                stream.set_nonblocking(false).map_err(|error| error.to_string())?;
+                association::serve(stream, &shared.options, &shared.app, &shared.studies, &shared.stopping)
+            });
+            // A decoder that fails on what a peer sent ends its association alone.
+            let said = match std::panic::catch_unwind(work) {
+                Ok(Ok(())) => None,
+                Ok(Err(why)) => Some(why),
+                Err(_) => Some("ended by a fault of this program".to_owned()),
+            };
+            if let Some(why) = said {
+                shared.app.metrics.dicom("association failed");
+                shared.app.journal.say(&format!("dicom: an association failed: {why}"));
+            }
+            shared.open.fetch_sub(1, Ordering::Relaxed);
+        });
+        if let Err(error) = spawned {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            self.app.journal.say(&format!("dicom: no thread for an association: {error}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_have_a_title_a_host_and_a_port() {
+        let node: Destination = "PACS@10.0.0.5:104".parse().unwrap();
+        assert_eq!((node.ae_title.as_str(), node.address.as_str()), ("PACS", "10.0.0.5:104"));
+        assert!("ORTHANC@[::1]:4242".parse::<Destination>().is_ok());
+        for bad in ["PACS", "PACS@host", "@host:1", "PACS@:104", "PACS@host:99999", "A_TITLE_TOO_LONG_@h:1", "A\\B@h:1"]
+        {
+            let said = bad.parse::<Destination>().unwrap_err();
+            assert!(said.contains("expected"), "{bad}: {said}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Studies that come in, until they are complete, predicted and sent: [`Studies`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use dicom_core::Tag;
+use dicom_dictionary_std::tags;
+use dicom_object::OpenFileOptions;
+use serde_json::Map;
+
+use super::command::{CANNOT_UNDERSTAND, OUT_OF_RESOURCES};
+use super::send::send;
+use super::{DicomOptions, TICK};
+use crate::error::ServeError;
+use crate::http::App;
+use crate::model::{Format, Model};
+use crate::queue::Work;
+use crate::spool::Workspace;
+
+/// How often a result is sent to a node that does not take it.
+const TRIES: u32 = 6;
+
+/// An instance that was received.
+pub struct Received {
+    /// Its file, in the workspace of its association.
+    pub path: PathBuf,
+    /// What it takes of the space for temporary files.
+    pub bytes: u64,
+    /// Its SOP instance UID.
+    pub instance: String,
+}
+
+/// A series that comes in.
+#[derive(Default)]
+struct Incoming {
+    /// Files by SOP instance UID, with their sizes: one that is sent again replaces itself.
+    files: HashMap<String, (PathBuf, u64)>,
+    /// Slices: frames of all files.
+    slices: usize,
+}
+
+struct Study {
+    workspace: Arc<Workspace>,
+    series: BTreeMap<String, Incoming>,
+    last: Instant,
+}
+
+/// Studies that come in, and the threads that predict and send them.
+pub struct Studies {
+    app: Arc<App>,
+    options: DicomOptions,
+    model: Arc<dyn Model>,
+    open: Mutex<HashMap<String, Study>>,
+    /// Studies that are predicted.
+    predicting: AtomicUsize,
+    /// Results that are not sent yet.
+    unsent: AtomicUsize,
+    finishing: AtomicBool,
+}
+
+impl Studies {
+    /// Starts the threads.
+    pub fn start(options: DicomOptions, app: Arc<App>) -> Result<Arc<Self>, ServeError> {
+        let results = &options.results;
+        fs::create_dir_all(results).map_err(|error| ServeError::file("make the folder of results", results, error))?;
+        let model = match (&options.model, &app.models[..]) {
+            (None, [one]) => Some(one.clone()),
+            (None, _) => None,
+            (Some(name), models) => models.iter().find(|model| model.card().name == *name).cloned(),
+        };
+        let names = || app.models.iter().map(|model| model.card().name.as_str()).collect::<Vec<_>>().join(", ");
+        let model = model.ok_or_else(|| {
+            ServeError::Option(format!(
+                "say which model predicts what comes by DICOM (--dicom-model): one of {}",
+                names()
+            ))
+        })?;
+        let studies = Arc::new(Self {
+            app,
+            options,
+            model,
+            open: Mutex::default(),
+            predicting: AtomicUsize::new(0),
+            unsent: AtomicUsize::new(0),
+            finishing: AtomicBool::new(false),
+        });
+        let (results, unsent) = channel();
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let own = studies.clone();
+        thread("studies").spawn(move || own.predict_all(&results)).map_err(ServeError::Start)?;
+        let own = studies.clone();
+        thread("dicom-send").spawn(move || own.send_all(&unsent)).map_err(ServeError::Start)?;
+        Ok(studies)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Study>> {
+        self.open.lock().unwrap_or_else(|held| held.into_inner())
+    }
+
+    /// Adds an instance to its study. The error is the status of the answer.
+    pub fn add(&self, received: Received, from: &Workspace) -> Result<(), u16> {
+        let Received { path, bytes, instance } = received;
+        let head =
+            OpenFileOptions::new().read_until(tags::PIXEL_DATA).open_file(&path).map_err(|_| CANNOT_UNDERSTAND)?;
+        let text = |tag: Tag| {
+            let text = head.get(tag).and_then(|element| element.to_str().ok()).unwrap_or_default();
+            text.trim_matches(['\0', ' ']).to_owned()
+        };
+        let (study, series) = (text(tags::STUDY_INSTANCE_UID), text(tags::SERIES_INSTANCE_UID));
+        if ![&study, &series, &instance].into_iter().all(|uid| is_uid(uid)) {
+            return Err(CANNOT_UNDERSTAND);
+        }
+        let frames = text(tags::NUMBER_OF_FRAMES).parse().unwrap_or(1);
+        let stored = || -> io::Result<()> {
+            let mut open = self.lock();
+            if !open.contains_key(&study) {
+                let workspace = self.app.spool.workspace()?;
+                open.insert(study.clone(), Study { workspace, series: BTreeMap::new(), last: Instant::now() });
+            }
+            let Some(known) = open.get_mut(&study) else { return Ok(()) };
+            known.last = Instant::now();
+            let folder = known.workspace.uploads().join(&series);
+            let incoming = known.series.entry(series.clone()).or_default();
+            fs::create_dir_all(&folder)?;
+            if let Some((path, bytes)) = incoming.files.remove(&instance) {
+                fs::remove_file(path)?;
+                known.workspace.release(bytes);
+            } else {
+                incoming.slices += frames;
+            }
+            let own = folder.join(format!("{instance}.dcm"));
+            fs::rename(&path, &own)?;
+            known.workspace.take_over(from, bytes);
+            incoming.files.insert(instance.clone(), (own, bytes));
+            Ok(())
+        };
+        stored().map_err(|_| OUT_OF_RESOURCES)
+    }
+
+    /// Predicts what is complete, now that nothing more comes; waits until it is done and sent.
+    /// Returns how many studies are left.
+    pub fn finish(&self, until: Instant) -> usize {
+        self.finishing.store(true, Ordering::Relaxed);
+        loop {
+            let left = self.lock().len() + self.predicting.load(Ordering::Relaxed);
+            if left == 0 && self.unsent.load(Ordering::Relaxed) == 0 {
+                return 0;
+            }
+            if Instant::now() >= until {
+                return left;
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// The thread that predicts studies, one after the other.
+    fn predict_all(&self, results: &Sender<PathBuf>) {
+        loop {
+            let finishing = self.finishing.load(Ordering::Relaxed);
+            let complete = |study: &Study| finishing || study.last.elapsed() >= self.options.quiet;
+            let next = {
+                let mut open = self.lock();
+                let found = open.iter().find(|(_, study)| complete(study)).map(|(uid, _)| uid.clone());
+                // Counted before it leaves the table, so that a stop sees it in one of the two.
+                found.and_then(|uid| {
+                    self.predicting.fetch_add(1, Ordering::Relaxed);
+                    Some((uid.clone(), open.remove(&uid)?))
+                })
+            };
+            let Some((uid, study)) = next else {
+                if finishing {
+                    return;
+                }
+                std::thread::sleep(TICK);
+                continue;
+            };
+            self.app.metrics.dicom("study");
+            for (series, incoming) in &study.series {
+                self.predict(&uid, series, incoming, &study, results);
+            }
+            drop(study);
+            self.predicting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn predict(&self, uid: &str, series: &str, incoming: &Incoming, study: &Study, results: &Sender<PathBuf>) {
+        let (app, least) = (&self.app, self.options.least_slices);
+        if incoming.slices < least {
+            app.metrics.dicom("series skipped");
+            app.journal.say(&format!("dicom: a series has {} slices, and {least} are predicted", incoming.slices));
+            return;
+        }
+        let folder = self.options.results.join(uid);
+        let name = format!("{series}_{}", self.model.card().name);
+        let predicted = self.compute(series, study).and_then(|(workspace, file)| {
+            let path = keep(&folder, &name, &file).map_err(|error| format!("the result cannot be stored: {error}"))?;
+            drop(workspace);
+            Ok(path)
+        });
+        match predicted {
+            Ok(path) => {
+                app.metrics.dicom("result");
+                if !self.options.to.is_empty() {
+                    self.unsent.fetch_add(1, Ordering::Relaxed);
+                    if results.send(path).is_err() {
+                        self.unsent.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+            }
+            Err(why) => {
+                app.metrics.dicom("series failed");
+                app.journal.say(&format!("dicom: a series was not predicted: {why}"));
+                let path = folder.join(format!("{name}.error.txt"));
+                let written = fs::create_dir_all(&folder).and_then(|()| hearth_files::replace(&path, why + "\n"));
+                if let Err(error) = written {
+                    app.journal.say(&format!("dicom: the reason cannot be stored: {error}"));
+                }
+            }
+        }
+    }
+
+    /// The result of a series, in a workspace of its own.
+    fn compute(&self, series: &str, study: &Study) -> Result<(Arc<Workspace>, PathBuf), String> {
+        let workspace = self.app.spool.workspace().map_err(|error| error.to_string())?;
+        let work = Work {
+            model: self.model.clone(),
+            input: study.workspace.uploads().join(series),
+            series: None,
+            format: Format::DicomSeg,
+            parameters: Map::new(),
+            workspace: workspace.clone(),
+            _session: Some(study.workspace.clone()),
+        };
+        let done = self.app.queue.submit_when_free(work).map_err(|_| "the server is stopping".to_owned())?;
+        let done = done.blocking_recv().map_err(|_| "the computation ended without a result".to_owned())?;
+        let answer = done.result.map_err(|refusal| refusal.to_string())?;
+        let file = answer.file.ok_or("the model returns numbers, which are not sent by DICOM")?;
+        Ok((workspace, file))
+    }
+
+    /// The thread that sends results. They are in the folder of results in any case.
+    fn send_all(&self, results: &Receiver<PathBuf>) {
+        while let Ok(path) = results.recv() {
+            for to in &self.options.to {
+                let mut pause = Duration::from_secs(1);
+                for attempt in 1..=TRIES {
+                    let Err(why) = send(&path, &self.options.ae_title, to) else {
+                        self.app.metrics.dicom("sent");
+                        break;
+                    };
+                    let last = attempt == TRIES;
+                    let then = if last { "it stays in the folder of results" } else { "it is sent again" };
+                    let (title, address) = (&to.ae_title, &to.address);
+                    self.app.journal.say(&format!("dicom: {title}@{address} did not take a result: {why}; {then}"));
+                    self.app.metrics.dicom(if last { "not sent" } else { "sent again" });
+                    if !last {
+                        std::thread::sleep(pause);
+                        pause *= 2;
+                    }
+                }
+            }
+            self.unsent.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Digits and dots, which can be names of files (PS3.5, 9).
+fn is_uid(uid: &str) -> bool {
+    let good = |c: char| c.is_ascii_digit() || c == '.';
+    !uid.is_empty() && uid.len() <= 64 && uid.chars().all(good) && !uid.starts_with('.') && !uid.contains("..")
+}
+
+/// Copies a result into a folder, beside those of earlier times.
+fn keep(folder: &Path, name: &str, file: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    let end = file.extension().unwrap_or_default().to_string_lossy().into_owned();
+    let mut path = folder.join(format!("{name}.{end}"));
+    let mut count = 1;
+    while path.exists() {
+        count += 1;
+        path = folder.join(format!("{name}_{count}.{end}"));
+    }
+    let mut source = fs::File::open(file)?;
+    hearth_files::replace_with(&path, |out| io::copy(&mut source, out).map(|_| ()))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_are_names_of_files() {
+        for good in ["1.2.840.10008.1", "2.25.1"] {
+            assert!(is_uid(good));
+        }
+        for bad in ["", "..", ".1", "1..2", "1/2", "a", &"1".repeat(65)] {
+            assert!(!is_uid(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn earlier_results_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("label.dcm");
+        fs::write(&file, "one").unwrap();
+        let own = folder.path().join("study");
+        assert_eq!(keep(&own, "1.2_m", &file).unwrap(), own.join("1.2_m.dcm"));
+        assert_eq!(keep(&own, "1.2_m", &file).unwrap(), own.join("1.2_m_2.dcm"));
+    }
+}

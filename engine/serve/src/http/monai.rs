@@ -1,0 +1,237 @@
+//! MONAI Label's addresses, as far as 3D Slicer's client asks them: `/info/`, `/infer/{model}`,
+//! `/activelearning/{strategy}`, `/logs/`, `/auth/`, `/model/info/{model}`, `/train/`.
+//!
+//! The answers have MONAI Label's keys (`monailabel/endpoints`, 0.8.5). Errors differ in their status:
+//! an image that cannot be read is 422 here, and 500 there.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::extract::{Form, Path, Query, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::fault::Fault;
+use super::guard::bearer;
+use super::predict::{Predicted, compute, format_of};
+use super::upload::{Upload, UploadedFile, parameters};
+use super::{App, Shared, as_json, body};
+use crate::datastore::ORIGINAL;
+use crate::model::{Card, Format};
+use crate::queue::Work;
+use crate::spool::Workspace;
+
+/// Ways of choosing the next image.
+const STRATEGIES: [(&str, &str); 2] =
+    [("first", "The first image without an approved label"), ("random", "Any image without an approved label")];
+
+fn label_names(card: &Card) -> Map<String, Value> {
+    card.labels.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
+}
+
+/// `GET /info/`.
+pub async fn info(State(app): Shared) -> Result<Response, Fault> {
+    let mut merged: Vec<&str> = Vec::new();
+    let mut models = Map::new();
+    for card in app.models.iter().map(|model| model.card()) {
+        let names = card.labels.iter().map(|(name, _)| name.as_str());
+        merged.extend(names.filter(|name| !merged.contains(name)).collect::<Vec<_>>());
+        let model = json!({
+            "type": card.kind.word(), "labels": label_names(card), "dimension": card.dimension,
+            "description": card.description, "config": {},
+        });
+        models.insert(card.name.clone(), model);
+    }
+    let (status, strategies) = match app.datastore.is_some() {
+        true => {
+            let all = STRATEGIES.iter().map(|(name, about)| ((*name).to_owned(), json!({"description": about})));
+            (app.stored(|store| store.status()).await?, all.collect())
+        }
+        false => (json!({"total": 0, "completed": 0, "label_tags": {}}), Map::new()),
+    };
+    Ok(as_json(&json!({
+        "name": "Hearth", "description": "Models of Hearth", "version": env!("CARGO_PKG_VERSION"),
+        "labels": merged, "models": models, "trainers": {}, "strategies": strategies, "scoring": {},
+        "train_stats": {}, "datastore": status,
+    })))
+}
+
+/// Parameters of `POST /infer/{model}`.
+#[derive(Deserialize)]
+pub struct Infer {
+    /// The name of an image in the datastore.
+    #[serde(default)]
+    image: String,
+    #[serde(default)]
+    session_id: String,
+    /// What is answered: `image`, `json`, `all`, `dicom_seg`.
+    output: Option<String>,
+}
+
+/// `POST /infer/{model}`.
+pub async fn infer(
+    State(app): Shared,
+    Path(name): Path<String>,
+    Query(query): Query<Infer>,
+    request: Request,
+) -> Result<Response, Fault> {
+    let model = app.model(Some(&name))?;
+    let output = query.output.as_deref().unwrap_or("all");
+    if !matches!(output, "image" | "json" | "all" | "dicom_seg") {
+        let expected = "expected image, json, all or dicom_seg";
+        return Err(Fault::unusable(format!("output is {output:?}, {expected}")));
+    }
+    let Upload { fields, files, workspace } = app.receive(request).await?;
+    let params = parameters(&fields)?;
+    let format = match (output, params.get("result_extension")) {
+        ("dicom_seg", _) => Format::DicomSeg,
+        ("json", _) => Format::Json,
+        (_, None) => Format::default(),
+        (_, Some(end)) => format_of(end.as_str().or(Some("")))?,
+    };
+    let of_datastore = files.iter().all(|file| file.field != "file") && query.session_id.is_empty();
+    let (input, session) = input(&app, &query, files, &workspace).await?;
+    let series = params.get("series").and_then(Value::as_str).map(str::to_owned);
+    let work = Work { model, input, series, format, parameters: params.clone(), workspace, _session: session };
+    let predicted = compute(&app, work).await?;
+    if params.get("save_label").is_some_and(is_true) && of_datastore {
+        save(&app, &name, &query.image, &params, &predicted).await?;
+    }
+    let params = Value::Object(predicted.params);
+    let Some(file) = predicted.answer.file.filter(|_| output != "json") else { return Ok(as_json(&params)) };
+    let (name, workspace) = (format!("{name}{}", format.end()), predicted.workspace);
+    Ok(match output {
+        "all" => body::multipart(&params.to_string(), &file, &name, workspace).await?,
+        _ => body::file(&file, &name, Some(workspace)).await?,
+    })
+}
+
+/// MONAI Label's clients send words for truth, too.
+fn is_true(value: &Value) -> bool {
+    value.as_bool().unwrap_or_else(|| value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("true")))
+}
+
+/// Which image: one of the request, of a session, of the datastore. The workspace of a session's
+/// image is held while it is read.
+async fn input(
+    app: &App,
+    query: &Infer,
+    files: Vec<UploadedFile>,
+    workspace: &Arc<Workspace>,
+) -> Result<(PathBuf, Option<Arc<Workspace>>), Fault> {
+    // `label` has scribbles of another kind of model.
+    let files: Vec<UploadedFile> = files.into_iter().filter(|file| file.field != "label").collect();
+    if !query.session_id.is_empty() {
+        let id = &query.session_id;
+        let absent = || Fault::absent(format!("there is no session {id:?}: its time is over, or it was removed"));
+        let session = app.sessions.get(id).ok_or_else(absent)?;
+        return Ok((session.image, Some(session.workspace)));
+    }
+    if !files.is_empty() {
+        return Ok((app.input(files, workspace).await?, None));
+    }
+    if query.image.is_empty() {
+        return Err(Fault::bad("neither a file, nor ?image=NAME of the datastore, nor ?session_id= is given"));
+    }
+    let id = query.image.clone();
+    Ok((app.stored(move |store| store.image(&id)).await?, None))
+}
+
+/// Keeps a label in the datastore.
+async fn save(
+    app: &App,
+    model: &str,
+    image: &str,
+    params: &Map<String, Value>,
+    predicted: &Predicted,
+) -> Result<(), Fault> {
+    let Some(file) = predicted.answer.file.clone() else { return Ok(()) };
+    let tag = params.get("label_tag").and_then(Value::as_str).unwrap_or(ORIGINAL).to_owned();
+    let info = json!({"model": model, "params": predicted.params});
+    let info = info.as_object().cloned().unwrap_or_default();
+    let image = image.to_owned();
+    app.stored(move |store| store.add_label(&image, &tag, &file, info)).await
+}
+
+/// `POST /activelearning/{strategy}`: the next image without an approved label; `{}` without one.
+pub async fn next_sample(State(app): Shared, Path(strategy): Path<String>) -> Result<Response, Fault> {
+    if !STRATEGIES.iter().any(|(name, _)| *name == strategy) {
+        return Err(Fault::absent(format!("there is no strategy {strategy:?}, expected first or random")));
+    }
+    let open = app.stored(|store| store.open_images()).await?;
+    let place = match &*strategy {
+        "random" => {
+            let mut random = [0; 8];
+            getrandom::fill(&mut random).map_err(std::io::Error::other)?;
+            u64::from_le_bytes(random) % open.len().max(1) as u64
+        }
+        _ => 0,
+    };
+    let Some(id) = open.get(place as usize).cloned() else { return Ok(as_json(&json!({}))) };
+    let named = id.clone();
+    let (path, info) = app.stored(move |store| Ok((store.image(&named)?, store.image_info(&named)?))).await?;
+    let mut sample = info.as_object().cloned().unwrap_or_default();
+    sample.insert("name".to_owned(), json!(path.file_name().unwrap_or_default().to_string_lossy()));
+    sample.insert("id".to_owned(), json!(id));
+    Ok(as_json(&Value::Object(sample)))
+}
+
+/// Parameters of `GET /logs/`.
+#[derive(Deserialize)]
+pub struct Logs {
+    lines: Option<usize>,
+}
+
+/// `GET /logs/`: the last lines, as text.
+pub async fn logs(State(app): Shared, Query(query): Query<Logs>) -> Response {
+    let text = app.journal.last(query.lines.unwrap_or(300));
+    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+/// `GET /model/info/{model}`.
+pub async fn model_info(State(app): Shared, Path(name): Path<String>) -> Result<Response, Fault> {
+    let model = app.model(Some(&name))?;
+    let Some(checksum) = &model.card().checksum else {
+        return Err(Fault::absent(format!("the weights of {name} have no checksum")));
+    };
+    Ok(as_json(&json!({"checksum": checksum})))
+}
+
+/// `GET /model/{model}`.
+pub async fn no_weights(State(app): Shared, Path(name): Path<String>) -> Result<Response, Fault> {
+    app.model(Some(&name))?;
+    Err(Fault::new(StatusCode::FORBIDDEN, "this server does not give weights away"))
+}
+
+/// `/train/`: no training runs, which MONAI Label says by the same status.
+pub async fn no_training() -> Fault {
+    Fault::absent("this server does not train: `hearth train` does")
+}
+
+/// `GET /auth/`.
+pub async fn auth(State(app): Shared) -> Response {
+    as_json(&json!({"enabled": app.options.token.is_some(), "client_id": "hearth", "realm": ""}))
+}
+
+/// `POST /auth/token`: the form of 3D Slicer asks for a user and a password; the password is the
+/// token.
+pub async fn token(State(app): Shared, Form(form): Form<BTreeMap<String, String>>) -> Result<Response, Fault> {
+    let Some(token) = &app.options.token else {
+        return Ok(as_json(&json!({"access_token": null, "token_type": null})));
+    };
+    let given = form.get("password").map_or("", |text| text.trim());
+    if !token.is(given) {
+        app.metrics.refused("token");
+        return Err(Fault::new(StatusCode::UNAUTHORIZED, "the password is not the token of this server"));
+    }
+    Ok(as_json(&json!({"access_token": given, "token_type": "bearer"})))
+}
+
+/// `GET /auth/token/valid`.
+pub async fn token_valid(State(app): Shared, headers: HeaderMap) -> Response {
+    let known = app.options.token.as_ref().is_none_or(|token| bearer(&headers).is_some_and(|given| token.is(given)));
+    as_json(&json!({"username": if known { "hearth" } else { "" }, "roles": []}))
+}

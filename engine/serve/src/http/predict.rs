@@ -1,0 +1,106 @@
+//! `/predict/{model}`: an image in, its label map out; and what `/infer` does with it, too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+use super::fault::Fault;
+use super::upload::{Upload, parameters};
+use super::{App, Shared, as_json, body};
+use crate::model::{Answer, Format, Model};
+use crate::queue::Work;
+use crate::spool::Workspace;
+
+/// A prediction, and what clients are told of it.
+pub struct Predicted {
+    pub answer: Answer,
+    /// Names of labels, times, and what the model said.
+    pub params: Map<String, Value>,
+    pub workspace: Arc<Workspace>,
+}
+
+/// Computes something in its turn.
+pub async fn compute(app: &App, work: Work) -> Result<Predicted, Fault> {
+    let (workspace, model) = (work.workspace.clone(), work.model.clone());
+    let done = app.queue.submit(work).map_err(|busy| {
+        let fault = Fault::from(busy);
+        app.metrics.refused(fault.refused.unwrap_or_default());
+        fault
+    })?;
+    let limit = app.options.timeout;
+    let Ok(done) = tokio::time::timeout(limit, done).await else {
+        let what = format!("there is no result after {} s: others were first, or it takes longer", limit.as_secs());
+        return Err(Fault::new(StatusCode::GATEWAY_TIMEOUT, what));
+    };
+    let done = done.map_err(|_| Fault::failed("the computation ended without a result"))?;
+    let answer = done.result?;
+    let card = model.card();
+    let labels: Map<String, Value> = card.labels.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let mut params = answer.facts.clone();
+    params.insert("label_names".to_owned(), Value::Object(labels));
+    let (waited, took) = (done.waited.as_secs_f64(), done.took.as_secs_f64());
+    params.insert("latencies".to_owned(), json!({"queue": waited, "infer": took, "total": waited + took}));
+    Ok(Predicted { answer, params, workspace })
+}
+
+/// `POST /predict/{model}`.
+pub async fn named(
+    State(app): Shared,
+    Path(name): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+    request: Request,
+) -> Result<Response, Fault> {
+    let model = app.model(Some(&name))?;
+    predict(&app, model, query, request).await
+}
+
+/// `POST /predict`, where there is one model.
+pub async fn only(
+    State(app): Shared,
+    Query(query): Query<BTreeMap<String, String>>,
+    request: Request,
+) -> Result<Response, Fault> {
+    let model = app.model(None)?;
+    predict(&app, model, query, request).await
+}
+
+async fn predict(
+    app: &App,
+    model: Arc<dyn Model>,
+    query: BTreeMap<String, String>,
+    request: Request,
+) -> Result<Response, Fault> {
+    if let Some(unknown) = query.keys().find(|key| !matches!(&***key, "format" | "series" | "name")) {
+        return Err(Fault::bad(format!("{unknown:?} is no parameter, expected format, series or name")));
+    }
+    let format = format_of(query.get("format").map(String::as_str))?;
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_form = kind.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("multipart/form-data"));
+    let name = query.get("name").map(String::as_str);
+    let upload = if is_form { app.receive(request).await? } else { app.receive_file(request, name).await? };
+    let Upload { fields, files, workspace } = upload;
+    let parameters = parameters(&fields)?;
+    let input = app.input(files, &workspace).await?;
+    let series = query.get("series").or(fields.get("series")).cloned();
+    let work = Work { model, input, series, format, parameters, workspace, _session: None };
+    let predicted = compute(app, work).await?;
+    match &predicted.answer.file {
+        None => Ok(as_json(&Value::Object(predicted.params))),
+        Some(path) => {
+            let name = format!("prediction{}", format.end());
+            Ok(body::file(path, &name, Some(predicted.workspace.clone())).await?)
+        }
+    }
+}
+
+/// The format of a word; NIfTI without one.
+pub fn format_of(word: Option<&str>) -> Result<Format, Fault> {
+    let Some(word) = word else { return Ok(Format::default()) };
+    Format::of_word(word).ok_or_else(|| {
+        Fault::bad(format!("the format {word:?} is not known, expected nifti, nrrd, seg.nrrd, seg or json"))
+    })
+}

@@ -1,0 +1,131 @@
+//! `/datastore/`: images and labels of a folder.
+
+use std::path::PathBuf;
+
+use axum::extract::{Query, Request, State};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::fault::Fault;
+use super::upload::{Upload, parameters};
+use super::{App, Shared, as_json, body};
+use crate::datastore::FINAL;
+use crate::names::split;
+
+/// Parameters of all of them.
+#[derive(Default, Deserialize)]
+pub struct Params {
+    output: Option<String>,
+    image: Option<String>,
+    label: Option<String>,
+    id: Option<String>,
+    tag: Option<String>,
+}
+
+impl Params {
+    /// The name of an image; MONAI Label calls it `image`, `label` or `id`.
+    fn name(&self) -> Result<String, Fault> {
+        let name = self.image.as_ref().or(self.label.as_ref()).or(self.id.as_ref());
+        name.cloned().ok_or_else(|| Fault::bad("say which image: ?image=NAME"))
+    }
+
+    /// The tag of a label; `final` without one.
+    fn tag(&self) -> String {
+        self.tag.as_deref().filter(|tag| !tag.is_empty()).unwrap_or(FINAL).to_owned()
+    }
+}
+
+/// `GET /datastore/`: numbers; with `?output=all` everything, with `train` the pairs.
+pub async fn overview(State(app): Shared, Query(params): Query<Params>) -> Result<Response, Fault> {
+    let value = match params.output.as_deref().unwrap_or("stats") {
+        "stats" => app.stored(|store| store.status()).await?,
+        "all" => app.stored(|store| store.all()).await?,
+        "train" => app.stored(|store| store.pairs()).await?,
+        other => return Err(Fault::unusable(format!("output is {other:?}, expected stats, all or train"))),
+    };
+    Ok(as_json(&value))
+}
+
+/// The file of an upload, and what `params` says of it.
+async fn uploaded(app: &App, request: Request) -> Result<(PathBuf, Map<String, Value>, Upload), Fault> {
+    if app.datastore.is_none() {
+        // Before the upload.
+        app.stored(|_| Ok(())).await?;
+    }
+    let upload = app.receive(request).await?;
+    let info = parameters(&upload.fields)?;
+    let [file] = &upload.files[..] else {
+        return Err(Fault::bad(format!("the form has {} files, expected one", upload.files.len())));
+    };
+    Ok((file.path.clone(), info, upload))
+}
+
+/// `PUT /datastore/image`.
+pub async fn add_image(State(app): Shared, Query(params): Query<Params>, request: Request) -> Result<Response, Fault> {
+    let (file, info, upload) = uploaded(&app, request).await?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let id = params.name().unwrap_or_else(|_| split(&name).0.to_owned());
+    let stored = id.clone();
+    app.stored(move |store| store.add_image(&stored, &file, info)).await?;
+    drop(upload);
+    Ok(as_json(&json!({"image": id})))
+}
+
+/// `PUT /datastore/label`.
+pub async fn add_label(State(app): Shared, Query(params): Query<Params>, request: Request) -> Result<Response, Fault> {
+    let (id, tag) = (params.name()?, params.tag());
+    let (file, info, upload) = uploaded(&app, request).await?;
+    let stored = id.clone();
+    app.stored(move |store| store.add_label(&stored, &tag, &file, info)).await?;
+    drop(upload);
+    Ok(as_json(&json!({"image": id, "label": id})))
+}
+
+/// A file of the datastore.
+async fn sent(path: PathBuf) -> Result<Response, Fault> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(body::file(&path, &name, None).await?)
+}
+
+/// `GET /datastore/image`.
+pub async fn image(State(app): Shared, Query(params): Query<Params>) -> Result<Response, Fault> {
+    let id = params.name()?;
+    sent(app.stored(move |store| store.image(&id)).await?).await
+}
+
+/// `GET /datastore/label`.
+pub async fn label(State(app): Shared, Query(params): Query<Params>) -> Result<Response, Fault> {
+    let (id, tag) = (params.name()?, params.tag());
+    sent(app.stored(move |store| store.label(&id, &tag)).await?).await
+}
+
+/// `GET /datastore/image/info`.
+pub async fn image_info(State(app): Shared, Query(params): Query<Params>) -> Result<Response, Fault> {
+    let id = params.name()?;
+    Ok(as_json(&app.stored(move |store| store.image_info(&id)).await?))
+}
+
+/// `GET /datastore/label/info`.
+pub async fn label_info(State(app): Shared, Query(params): Query<Params>) -> Result<Response, Fault> {
+    let (id, tag) = (params.name()?, params.tag());
+    let all = app.stored({
+        let (id, tag) = (id.clone(), tag.clone());
+        move |store| store.label(&id, &tag).and_then(|_| store.all())
+    });
+    Ok(as_json(&all.await?["objects"][&id]["labels"][&tag]["info"]))
+}
+
+/// `DELETE /datastore/image`: the image with its labels.
+pub async fn remove_image(State(app): Shared, Query(params): Query<Params>) -> Result<Response, Fault> {
+    let id = params.name()?;
+    app.stored(move |store| store.remove_image(&id)).await?;
+    Ok(as_json(&json!({})))
+}
+
+/// `DELETE /datastore/label`.
+pub async fn remove_label(State(app): Shared, Query(params): Query<Params>) -> Result<Response, Fault> {
+    let (id, tag) = (params.name()?, params.tag());
+    app.stored(move |store| store.remove_label(&id, &tag)).await?;
+    Ok(as_json(&json!({})))
+}

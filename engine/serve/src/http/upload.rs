@@ -1,0 +1,226 @@
+//! What a request brings along: [`Upload`].
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::multipart::{Field, MultipartError};
+use axum::extract::{Form, FromRequest, Multipart, Request};
+use axum::http::{StatusCode, header};
+use hyper::body::Bytes;
+use serde_json::{Map, Value};
+use tokio::fs::File;
+use tokio::io::{AsyncWriteExt, BufWriter};
+
+use super::App;
+use super::fault::Fault;
+use crate::names::{file_name, split};
+use crate::sniff;
+use crate::spool::Workspace;
+use crate::unpack::{inner, unpack};
+
+/// Bytes of a text field.
+const TEXT: usize = 1 << 20;
+/// Files of one request.
+const FILES: usize = 20_000;
+/// An archive may be so many times as large as a request.
+const UNPACKED: u64 = 4;
+
+/// A file of a request, where it lies now.
+#[derive(Debug)]
+pub struct UploadedFile {
+    /// The field of the form.
+    pub field: String,
+    /// Where it lies. Its name is the client's, without folders.
+    pub path: PathBuf,
+}
+
+/// The fields and files of a request.
+pub struct Upload {
+    pub fields: BTreeMap<String, String>,
+    pub files: Vec<UploadedFile>,
+    pub workspace: Arc<Workspace>,
+}
+
+/// Receives bytes within the limits of a server.
+struct Receiver<'a> {
+    app: &'a App,
+    workspace: Arc<Workspace>,
+    left: u64,
+}
+
+impl App {
+    fn receiver(&self, request: &Request) -> Result<Receiver<'_>, Fault> {
+        let limit = self.options.max_request;
+        let said = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        if said.is_some_and(|said: u64| said > limit.saturating_add(TEXT as u64)) {
+            return Err(too_large(limit));
+        }
+        Ok(Receiver { app: self, workspace: self.spool.workspace()?, left: limit })
+    }
+
+    /// Reads a form. A request without a body has none.
+    pub async fn receive(&self, request: Request) -> Result<Upload, Fault> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let kind = kind.unwrap_or_default().to_ascii_lowercase();
+        let mut receiver = self.receiver(&request)?;
+        let (mut fields, mut files) = (BTreeMap::new(), Vec::new());
+        if kind.starts_with("application/x-www-form-urlencoded") {
+            let form = Form::<BTreeMap<String, String>>::from_request(request, &()).await;
+            fields = form.map_err(|error| Fault::bad(error.to_string()))?.0;
+        } else if kind.starts_with("multipart/form-data") {
+            let form = Multipart::from_request(request, &()).await;
+            let mut form = form.map_err(|error| Fault::bad(error.to_string()))?;
+            while let Some(field) = self.in_time(form.next_field()).await?.map_err(|e| broken(&e))? {
+                let name = field.name().unwrap_or_default().to_owned();
+                match field.file_name().map(file_name) {
+                    None => {
+                        fields.insert(name, receiver.text(field).await?);
+                    }
+                    Some(_) if files.len() == FILES => {
+                        return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, format!("more than {FILES} files")));
+                    }
+                    Some(file) => {
+                        let path = receiver.place(&file, files.len()).await?;
+                        receiver.file(field, &path).await?;
+                        files.push(UploadedFile { field: name, path });
+                    }
+                }
+            }
+        } else if !kind.is_empty() && !request.body().is_end_stream() {
+            return Err(Fault::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!("{kind} is no form, expected multipart/form-data (curl -F)"),
+            ));
+        }
+        Ok(Upload { fields, files, workspace: receiver.workspace })
+    }
+
+    /// Reads a body that is a file itself.
+    pub async fn receive_file(&self, request: Request, name: Option<&str>) -> Result<Upload, Fault> {
+        let mut receiver = self.receiver(&request)?;
+        let path = receiver.place(&file_name(name.unwrap_or_default()), 0).await?;
+        let mut body = request.into_body();
+        let mut file = BufWriter::with_capacity(TEXT, File::create_new(&path).await?);
+        let mut any = false;
+        while let Some(frame) = self.in_time(next_frame(&mut body)).await? {
+            let frame = frame.map_err(|error| Fault::bad(format!("the upload ended early: {error}")))?;
+            any |= !frame.is_empty();
+            receiver.write(&frame, &mut file).await?;
+        }
+        file.flush().await?;
+        let files = if any { vec![UploadedFile { field: "file".to_owned(), path }] } else { Vec::new() };
+        Ok(Upload { fields: BTreeMap::new(), files, workspace: receiver.workspace })
+    }
+
+    /// Waits for more of an upload, and not for ever.
+    async fn in_time<T>(&self, part: impl Future<Output = T>) -> Result<T, Fault> {
+        let idle: Duration = self.options.idle;
+        tokio::time::timeout(idle, part)
+            .await
+            .map_err(|_| Fault::new(StatusCode::REQUEST_TIMEOUT, format!("nothing came for {} s", idle.as_secs_f64())))
+    }
+
+    /// What is predicted of uploaded files: a file, or the folder of several or of an archive.
+    pub async fn input(&self, files: Vec<UploadedFile>, workspace: &Arc<Workspace>) -> Result<PathBuf, Fault> {
+        let (workspace, limit) = (workspace.clone(), self.options.max_request.saturating_mul(UNPACKED));
+        let prepare = move || -> Result<PathBuf, Fault> {
+            let mut last = None;
+            let count = files.len();
+            for UploadedFile { path, .. } in files {
+                let path = named_by_content(path)?;
+                let end = path.extension().unwrap_or_default();
+                let path = if end.eq_ignore_ascii_case("zip") { unpack(&path, limit, &workspace)? } else { path };
+                last = Some(path);
+            }
+            let Some(last) = last else { return Err(Fault::bad("the request has no file with an image")) };
+            Ok(if count == 1 { last } else { inner(workspace.uploads()) })
+        };
+        tokio::task::spawn_blocking(prepare).await.map_err(|error| Fault::failed(error.to_string()))?
+    }
+}
+
+impl Receiver<'_> {
+    /// Where a file goes. A second one of the same name goes into a folder of its own.
+    async fn place(&self, name: &str, index: usize) -> Result<PathBuf, Fault> {
+        let path = self.workspace.uploads().join(name);
+        if !tokio::fs::try_exists(&path).await? {
+            return Ok(path);
+        }
+        let folder = self.workspace.uploads().join(format!("part{index}"));
+        tokio::fs::create_dir(&folder).await?;
+        Ok(folder.join(name))
+    }
+
+    async fn file(&mut self, mut field: Field<'_>, path: &Path) -> Result<(), Fault> {
+        let mut file = BufWriter::with_capacity(TEXT, File::create_new(path).await?);
+        while let Some(chunk) = self.app.in_time(field.chunk()).await?.map_err(|e| broken(&e))? {
+            self.write(&chunk, &mut file).await?;
+        }
+        Ok(file.flush().await?)
+    }
+
+    async fn write(&mut self, bytes: &Bytes, file: &mut BufWriter<File>) -> Result<(), Fault> {
+        let count = bytes.len() as u64;
+        let Some(left) = self.left.checked_sub(count) else { return Err(too_large(self.app.options.max_request)) };
+        self.left = left;
+        self.workspace.reserve(count)?;
+        self.app.metrics.received.fetch_add(count, Ordering::Relaxed);
+        Ok(file.write_all(bytes).await?)
+    }
+
+    async fn text(&mut self, mut field: Field<'_>) -> Result<String, Fault> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.app.in_time(field.chunk()).await?.map_err(|e| broken(&e))? {
+            if bytes.len() + chunk.len() > TEXT {
+                let limit = hearth_machine::readable(TEXT as u64);
+                return Err(Fault::new(StatusCode::PAYLOAD_TOO_LARGE, format!("a field has more than {limit}")));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        String::from_utf8(bytes).map_err(|_| Fault::bad("a field of the form is not UTF-8"))
+    }
+}
+
+/// The next bytes of a body.
+async fn next_frame(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
+    let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
+    // Trailers have no bytes.
+    Some(frame.map(|frame| frame.into_data().unwrap_or_default()))
+}
+
+fn too_large(limit: u64) -> Fault {
+    let limit = hearth_machine::readable(limit);
+    Fault::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the request has more than {limit}, which is the limit"))
+}
+
+fn broken(error: &MultipartError) -> Fault {
+    Fault::new(error.status(), format!("the form cannot be read: {}", error.body_text()))
+}
+
+/// A file whose name says nothing is named by its content.
+fn named_by_content(path: PathBuf) -> Result<PathBuf, Fault> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if !split(&name).1.is_empty() {
+        return Ok(path);
+    }
+    let Some(end) = sniff::end_of(&path) else { return Ok(path) };
+    let renamed = path.with_file_name(format!("{name}{end}"));
+    std::fs::rename(&path, &renamed)?;
+    Ok(renamed)
+}
+
+/// The field `params`: an object.
+pub fn parameters(fields: &BTreeMap<String, String>) -> Result<Map<String, Value>, Fault> {
+    let Some(text) = fields.get("params").filter(|text| !text.trim().is_empty()) else { return Ok(Map::new()) };
+    match serde_json::from_str(text) {
+        Ok(Value::Object(params)) => Ok(params),
+        Ok(other) => Err(Fault::bad(format!("params is {other}, expected a JSON object"))),
+        Err(error) => Err(Fault::bad(format!("params is no JSON: {error}"))),
+    }
+}

@@ -1,0 +1,158 @@
+//! What a server is started with: [`Options`].
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::ServeError;
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens. Outside loopback TLS and a token are required.
+    pub address: SocketAddr,
+    /// Certificate chain and key, as PEM files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// What clients must send.
+    pub token: Option<Token>,
+    /// A folder of images and labels, in MONAI Label's layout.
+    pub datastore: Option<PathBuf>,
+    /// Requests that wait for the computation; more get status 429.
+    pub queue: usize,
+    /// Predictions that are computed at once.
+    pub jobs: usize,
+    /// Bytes of a request; more get status 413.
+    pub max_request: u64,
+    /// Bytes of all temporary files: uploads, unpacked archives, results, sessions.
+    pub max_spool: u64,
+    /// The folder of temporary files [default: the system's].
+    pub spool: Option<PathBuf>,
+    /// Connections at once; others wait to be accepted.
+    pub connections: usize,
+    /// From the end of an upload to the result; then status 504.
+    pub timeout: Duration,
+    /// Between two parts of an upload; then status 408.
+    pub idle: Duration,
+    /// Sessions are removed when nobody used them for this time.
+    pub session_expiry: Duration,
+    /// How long a stop waits for work that was accepted.
+    pub grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8000),
+            tls: None,
+            token: None,
+            datastore: None,
+            queue: 16,
+            jobs: 1,
+            max_request: 2 << 30,
+            max_spool: 32 << 30,
+            spool: None,
+            connections: 256,
+            timeout: Duration::from_secs(600),
+            idle: Duration::from_secs(30),
+            session_expiry: Duration::from_secs(3600),
+            grace: Duration::from_secs(600),
+        }
+    }
+}
+
+impl Options {
+    /// Fails where values exclude each other, or others could reach an unprotected server.
+    pub(crate) fn check(&self) -> Result<(), ServeError> {
+        if !self.address.ip().is_loopback() && (self.tls.is_none() || self.token.is_none()) {
+            return Err(ServeError::Unprotected { address: self.address });
+        }
+        let least = [
+            ("jobs", self.jobs as u64),
+            ("queue", self.queue as u64),
+            ("connections", self.connections as u64),
+            ("the limit of a request", self.max_request),
+        ];
+        if let Some((name, _)) = least.into_iter().find(|(_, value)| *value == 0) {
+            return Err(ServeError::Option(format!("{name} is 0, expected 1 or more")));
+        }
+        if self.max_spool < self.max_request {
+            let [request, spool] = [self.max_request, self.max_spool].map(hearth_machine::readable);
+            let what = format!("a request may have {request}, and all temporary files only {spool}");
+            return Err(ServeError::Option(format!("{what}: raise the second, or lower the first")));
+        }
+        Ok(())
+    }
+}
+
+/// What clients must send as `Authorization: Bearer TOKEN`. It is kept as its hash.
+#[derive(Clone)]
+pub struct Token(blake3::Hash);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Token {
+    /// Characters of the shortest token.
+    pub const LEAST: usize = 16;
+
+    /// The token of a file, without white space around it.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or its token is shorter than [`Token::LEAST`] or has other
+    /// characters than printable ASCII.
+    pub fn read(path: &Path) -> Result<Self, ServeError> {
+        let text = std::fs::read_to_string(path).map_err(|error| ServeError::file("read", path, error))?;
+        Self::new(text.trim()).map_err(|why| ServeError::Secret { path: path.to_owned(), why })
+    }
+
+    /// A token.
+    ///
+    /// # Errors
+    /// As [`Token::read`], in words.
+    pub fn new(text: &str) -> Result<Self, String> {
+        let length = text.chars().count();
+        if length < Self::LEAST {
+            let advice = "make one by `head -c 32 /dev/urandom | base64`";
+            return Err(format!("the token has {length} characters, expected {} or more: {advice}", Self::LEAST));
+        }
+        if !text.chars().all(|c| c.is_ascii_graphic()) {
+            return Err("the token has spaces or other characters than printable ASCII, expected one line".to_owned());
+        }
+        Ok(Self(blake3::hash(text.as_bytes())))
+    }
+
+    /// Whether it is this one. Hashes are compared, in constant time.
+    pub fn is(&self, given: &str) -> bool {
+        self.0 == blake3::hash(given.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_long_and_printable() {
+        let token = Token::new("0123456789abcdef").unwrap();
+        assert!(token.is("0123456789abcdef") && !token.is("0123456789abcdeF") && !token.is(""));
+        assert!(Token::new("short").unwrap_err().contains("5 characters"));
+        assert!(Token::new("0123456789 abcdef").is_err());
+        assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+
+    #[test]
+    fn others_reach_a_protected_server_only() {
+        let mut options = Options { address: "0.0.0.0:1".parse().unwrap(), ..Options::default() };
+        assert!(matches!(options.check(), Err(ServeError::Unprotected { .. })));
+        options.token = Some(Token::new("0123456789abcdef").unwrap());
+        assert!(matches!(options.check(), Err(ServeError::Unprotected { .. })), "a token without TLS can be read");
+        options.tls = Some(("cert.pem".into(), "key.pem".into()));
+        assert!(options.check().is_ok());
+        assert!(Options::default().check().is_ok());
+        assert!(Options { max_spool: 1, ..Options::default() }.check().is_err());
+        assert!(Options { jobs: 0, ..Options::default() }.check().is_err());
+    }
+}

@@ -1,0 +1,295 @@
+//! A server from its start to its end: [`Server`].
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::datastore::Datastore;
+use crate::error::ServeError;
+use crate::http::{App, router};
+use crate::journal::Journal;
+use crate::metrics::Metrics;
+use crate::model::Model;
+use crate::names::check_id;
+use crate::options::Options;
+use crate::queue::Queue;
+use crate::sessions::Sessions;
+use crate::spool::Spool;
+use crate::tls;
+
+/// The head of a request, and a handshake, come within this time.
+const HEAD: Duration = Duration::from_secs(30);
+/// How long a connection may take to end once its answer is sent.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// A server that listens, and answers as soon as it [runs](Server::run).
+pub struct Server {
+    app: Arc<App>,
+    listener: StdListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    stop: watch::Sender<bool>,
+    #[cfg(feature = "dicom-net")]
+    dicom: Option<crate::dicom::Listener>,
+}
+
+/// Stops a server from another thread.
+#[derive(Clone, Debug)]
+pub struct Stopper(watch::Sender<bool>);
+
+impl Stopper {
+    /// No more work is accepted; what was is done, and sent; then the server ends.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Server {
+    /// Listens, and starts the threads that compute.
+    ///
+    /// # Errors
+    /// Options that exclude each other; two models of one name; an address that is taken, or that
+    /// others reach without TLS and token; folders and secrets that cannot be used.
+    pub fn bind(options: Options, models: Vec<Arc<dyn Model>>) -> Result<Self, ServeError> {
+        options.check()?;
+        if models.is_empty() {
+            return Err(ServeError::NoModel);
+        }
+        for (index, model) in models.iter().enumerate() {
+            let name = &model.card().name;
+            check_id("model", name).map_err(ServeError::Option)?;
+            if models[..index].iter().any(|other| other.card().name == *name) {
+                return Err(ServeError::SameName(name.clone()));
+            }
+        }
+        let tls = options.tls.as_ref().map(|(certificate, key)| tls::acceptor(certificate, key)).transpose()?;
+        let datastore = options.datastore.as_deref().map(Datastore::open).transpose()?.map(Arc::new);
+        let spool = Spool::new(options.spool.as_deref(), options.max_spool)?;
+        let bind = |source| ServeError::Bind { address: options.address.to_string(), source };
+        let listener = StdListener::bind(options.address).map_err(bind)?;
+        listener.set_nonblocking(true).map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let (metrics, journal) = (Arc::new(Metrics::default()), Arc::new(Journal::default()));
+        let queue = Queue::start(options.queue, options.jobs, metrics.clone(), journal.clone())?;
+        let app = Arc::new(App {
+            models,
+            queue,
+            spool,
+            datastore,
+            sessions: Sessions::new(options.session_expiry),
+            metrics,
+            journal,
+            connections: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            options,
+        });
+        let stop = watch::Sender::new(false);
+        Ok(Self {
+            app,
+            listener,
+            address,
+            tls,
+            stop,
+            #[cfg(feature = "dicom-net")]
+            dicom: None,
+        })
+    }
+
+    /// Where it listens; with the port that the system chose where 0 was given.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops it from another thread.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.stop.clone())
+    }
+
+    /// Also receives images by DICOM, which are predicted in the same queue. Returns where it
+    /// listens.
+    ///
+    /// # Errors
+    /// Options that cannot be used; an address that is taken.
+    #[cfg(feature = "dicom-net")]
+    pub fn listen_dicom(&mut self, options: crate::dicom::DicomOptions) -> Result<SocketAddr, ServeError> {
+        let listener = crate::dicom::Listener::start(options, self.app.clone())?;
+        let address = listener.address();
+        self.dicom = Some(listener);
+        Ok(address)
+    }
+
+    /// Answers until it is stopped: by a [`Stopper`], Ctrl-C or the signal TERM. A second signal ends
+    /// it at once. Work that was accepted is done first.
+    ///
+    /// # Errors
+    /// Where the operating system gives no threads or signals.
+    pub fn run(self) -> Result<(), ServeError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            // Connections take little; predictions have threads of their own.
+            .worker_threads(2)
+            .max_blocking_threads(64)
+            .thread_name("http")
+            .enable_all()
+            .build()
+            .map_err(ServeError::Start)?;
+        let grace = self.app.options.grace;
+        self.run_on(&runtime, grace)?;
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        Ok(())
+    }
+
+    fn run_on(self, runtime: &Runtime, grace: Duration) -> Result<(), ServeError> {
+        let Self { app, listener, tls, stop, .. } = self;
+        #[cfg(feature = "dicom-net")]
+        let dicom = self.dicom;
+        let mut signals = Signals::new(runtime)?;
+        runtime.block_on(async {
+            let listener = TcpListener::from_std(listener).map_err(ServeError::Start)?;
+            let graceful = GracefulShutdown::new();
+            {
+                let mut stopped = stop.subscribe();
+                let stopped = async move {
+                    // An error means that nobody can stop it any more, which a signal still can.
+                    if stopped.wait_for(|stop| *stop).await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                tokio::select! {
+                    () = accept(&app, listener, tls, &graceful) => {}
+                    () = expire(&app) => {}
+                    () = stopped => {}
+                    () = signals.next() => {}
+                }
+            }
+            app.stopping.store(true, Ordering::Relaxed);
+            app.journal.say("stopping: no more requests are accepted, the others are answered");
+            let finish = async {
+                let (work, last) = (app.clone(), app.clone());
+                #[cfg(feature = "dicom-net")]
+                if let Some(dicom) = dicom {
+                    // What was received is predicted before the queue closes.
+                    let _ = tokio::task::spawn_blocking(move || dicom.stop(grace)).await;
+                }
+                let left = tokio::task::spawn_blocking(move || work.queue.finish(grace)).await.unwrap_or(0);
+                if left > 0 {
+                    last.journal.say(&format!("{left} predictions were not done in time"));
+                }
+                if tokio::time::timeout(LINGER, graceful.shutdown()).await.is_err() {
+                    last.journal.say("some connections did not take their answer in time");
+                }
+            };
+            tokio::select! {
+                () = finish => {}
+                () = signals.next() => app.journal.say("ended by a second signal"),
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Accepts connections, as many at once as the options allow.
+async fn accept(app: &Arc<App>, listener: TcpListener, tls: Option<TlsAcceptor>, graceful: &GracefulShutdown) {
+    let routes = router(app.clone());
+    let places = Arc::new(Semaphore::new(app.options.connections));
+    loop {
+        // The semaphore is never closed.
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Too many open files, for one: it passes.
+                app.journal.say(&format!("a connection cannot be accepted: {error}"));
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        // Small answers go at once; a failure costs time alone.
+        let _ = stream.set_nodelay(true);
+        let (routes, app, tls) = (routes.clone(), app.clone(), tls.clone());
+        let watcher = graceful.watcher();
+        tokio::spawn(async move {
+            app.connections.fetch_add(1, Ordering::Relaxed);
+            match tls {
+                None => converse(stream, routes, watcher).await,
+                // A client that does not trust the certificate leaves here.
+                Some(tls) => match tokio::time::timeout(HEAD, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => converse(stream, routes, watcher).await,
+                    Ok(Err(error)) => app.journal.say(&format!("a handshake failed: {error}")),
+                    Err(_) => app.journal.say("a handshake took too long"),
+                },
+            }
+            app.connections.fetch_sub(1, Ordering::Relaxed);
+            drop(place);
+        });
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    routes: axum::Router,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(256 << 10);
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    // An error is a client that left, or that speaks something else.
+    let _ = pin!(watcher.watch(connection)).await;
+}
+
+/// Removes sessions that nobody uses any more.
+async fn expire(app: &App) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        app.sessions.remove_expired();
+    }
+}
+
+/// Ctrl-C and TERM.
+struct Signals {
+    #[cfg(unix)]
+    each: [tokio::signal::unix::Signal; 2],
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new(runtime: &Runtime) -> Result<Self, ServeError> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let _inside = runtime.enter();
+        let one = |kind| signal(kind).map_err(ServeError::Start);
+        Ok(Self { each: [one(SignalKind::interrupt())?, one(SignalKind::terminate())?] })
+    }
+
+    #[cfg(not(unix))]
+    fn new(_: &Runtime) -> Result<Self, ServeError> {
+        Ok(Self {})
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        {
+            let [one, two] = &mut self.each;
+            tokio::select! {
+                _ = one.recv() => {}
+                _ = two.recv() => {}
+            }
+        }
+        #[cfg(not(unix))]
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
