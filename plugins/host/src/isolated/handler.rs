@@ -63,8 +63,7 @@ fn receive_when(when: SentWhen, line: &Line) -> Option<When> {
             let line = line.clone();
             Arc::new(move |state: &State, counter: u64| lock(&line).accepts(filter, state, counter)) as Accept
         });
-        let filter =
-            Filter { every: sent.every, once: sent.once, before: sent.before, after: sent.after, accept };
+        let filter = Filter { every: sent.every, once: sent.once, before: sent.before, after: sent.after, accept };
         When::from_filter(Event::from_id(sent.event), filter)
     });
     alternatives.reduce(|all, one| all | one)

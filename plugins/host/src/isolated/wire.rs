@@ -147,8 +147,7 @@ impl SentState {
 
     pub fn received(self) -> State {
         let Self { mut state, scalars, exception } = self;
-        state.scalars =
-            scalars.into_iter().map(|(tag, value, iteration)| (tag, Scalar { value, iteration })).collect();
+        state.scalars = scalars.into_iter().map(|(tag, value, iteration)| (tag, Scalar { value, iteration })).collect();
         state.exception = exception;
         state
     }

@@ -130,12 +130,7 @@ impl Host for Lends {
     fn put_tensor(&mut self, _: &str, _: HostTensor<'_>) -> Result<(), hearth_engine::HostError> {
         Ok(())
     }
-    fn combine(
-        &mut self,
-        _: &[&str],
-        _: &hearth_engine::Combine,
-        _: &str,
-    ) -> Result<(), hearth_engine::HostError> {
+    fn combine(&mut self, _: &[&str], _: &hearth_engine::Combine, _: &str) -> Result<(), hearth_engine::HostError> {
         Ok(())
     }
     fn log(&mut self, _: Level, _: &str) {}

@@ -25,7 +25,8 @@ fn requests_that_were_not_declared_are_refused() {
     }
     for what in ["attach", "save_checkpoint"] {
         let error = oversteps(what).map(|toy| toy.notes).expect_err(what);
-        let expected = format!("`{what}` is refused: plugin `oversteps` does not declare that it reads or writes files");
+        let expected =
+            format!("`{what}` is refused: plugin `oversteps` does not declare that it reads or writes files");
         assert!(error.contains(&expected) && error.ends_with("adds FILES to its `needs`"), "{error}");
     }
     assert!(oversteps("nothing of the kind").is_ok(), "a number for curves needs nothing");
