@@ -19,7 +19,8 @@ pub fn permitted(handler: Box<dyn Handler>, identity: &Identity) -> Box<dyn Hand
         return handler;
     }
     let [run, files] = missing;
-    Box::new(Permitted { handler, refuses: Refuses { plugin: identity.name.clone(), run, files } })
+    let prefix = if identity.header.is_some() { "HEARTH_" } else { "" };
+    Box::new(Permitted { handler, refuses: Refuses { plugin: identity.name.clone(), prefix, run, files } })
 }
 
 struct Permitted {
@@ -30,6 +31,8 @@ struct Permitted {
 /// What was not declared.
 struct Refuses {
     plugin: String,
+    /// Of the words that declare it.
+    prefix: &'static str,
     run: bool,
     files: bool,
 }
@@ -43,9 +46,10 @@ impl Refuses {
             Need::Programs => "PROGRAMS",
         };
         HostError::new(format!(
-            "`{request}` is refused: plugin `{}` does not declare that it {}; its author adds {word} to its `needs`",
+            "`{request}` is refused: plugin `{}` does not declare that it {}; its author adds {}{word} to its `needs`",
             self.plugin,
-            need.words()
+            need.words(),
+            self.prefix
         ))
     }
 }

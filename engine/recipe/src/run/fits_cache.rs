@@ -19,8 +19,8 @@ pub fn check_caches(plan: &Plan, cases: &Cases) -> Outcome {
     let Some(limit) = cache.limit(&cache_run(plan, Use::Training)) else { return Ok(()) };
     let narrow = match cache.storage() {
         Storage::F32 => 1,
-        Storage::F16 => 2,
-        Storage::Exact => 4,
+        // Labels take a byte.
+        Storage::F16 | Storage::Exact => 4,
     };
     let each = |items: &[Item], pipeline: &Pipeline| -> Outcome<(u64, u64)> {
         let count = cache.kept(items.len()) as u64;

@@ -17,15 +17,17 @@ use hearth_engine::{
     LayerStatistics, LayerValues, Level, Metrics, NamesOf,
 };
 use hearth_plugin::__private as view;
+use hearth_plugin::abi::Linked;
 use memmap2::Mmap;
 
+use super::confine::confine;
 use super::wire::{
     Answer, Order, Request, SentAlternative, SentFault, SentTensor, Shared, Source, Word, receive, send,
 };
 use crate::bundled::BUNDLED;
 use crate::error::PluginError;
-use crate::file::Identity;
-use crate::load::{Plugin, load, load_linked};
+use crate::file::{Identity, inspect};
+use crate::load::{load, load_linked};
 use crate::report::{Info, Report};
 
 /// Serves the program that started this process, until it says that this is all, or is gone.
@@ -124,9 +126,18 @@ fn prepare(source: &Source, options: Option<String>) -> Prepared {
 }
 
 fn try_prepare(source: &Source, options: Option<String>) -> Result<Prepared, PluginError> {
+    let (identity, library) = match source {
+        Source::File(path) => (inspect(path)?, Some(path.as_path())),
+        Source::BuiltIn(name) => (Identity::of(linked(name)?.identity), None),
+    };
+    let name = || identity.name.clone();
+    let open = confine(identity.needs.as_deref(), library);
+    for need in open.map_err(|why| PluginError::Plugin { name: name(), why })? {
+        tracing::warn!("plugin `{}` does not declare that it {}; this system does not hold it to that", name(), need.words());
+    }
     let plugin = match source {
         Source::File(path) => load(path)?,
-        Source::BuiltIn(name) => built_in(name)?,
+        Source::BuiltIn(name) => load_linked(linked(name)?)?,
     };
     let of_plugin = |why: String| PluginError::Plugin { name: plugin.identity().name.clone(), why };
     let Some(options) = options else {
@@ -166,10 +177,10 @@ fn try_prepare(source: &Source, options: Option<String>) -> Result<Prepared, Plu
     Ok((Word::Made { name, whens, on_error, ranks }, Some((handler, filters))))
 }
 
-fn built_in(name: &str) -> Result<Plugin, PluginError> {
-    let linked = BUNDLED.iter().find(|linked| Identity::of(linked.identity).name == name);
+fn linked(name: &str) -> Result<&'static Linked, PluginError> {
+    let linked = BUNDLED.iter().copied().find(|linked| Identity::of(linked.identity).name == name);
     let missing = || PluginError::Plugin { name: name.to_owned(), why: "it is not built into this program".to_owned() };
-    load_linked(linked.ok_or_else(missing)?)
+    linked.ok_or_else(missing)
 }
 
 /// The program at the other end of the line, as a `Host`.

@@ -5,6 +5,7 @@
 //! are messages over a socket pair; the elements of tensors are in memory that both processes have.
 
 mod child;
+mod confine;
 mod handler;
 mod process;
 mod wire;

@@ -122,6 +122,39 @@ fn what_cannot_be_loaded_is_told() {
     assert!(error.contains("rebuild it with"), "{error}");
 }
 
+/// Files, networks and programs are out of reach of a plugin that does not declare them.
+#[test]
+fn the_system_holds_a_plugin_to_what_it_declares() {
+    let file = std::env::temp_dir().join("hearth-oversteps");
+    let _ = std::fs::remove_file(&file);
+    let run = |plugin: &Plugin, what: &str| {
+        let mut engine = Engine::new("trainer");
+        engine.add_boxed(plugin.handler(table(&format!("what = '{what}'"))).expect("valid")).expect("a handler");
+        engine.run(&mut Toy::trainer(2), 1).map_err(|error| error.to_string())
+    };
+    let apart = isolated(fixture("oversteps"), Duration::from_secs(20)).expect("it loads");
+    assert!(run(&apart, "nothing of the kind").is_ok());
+    let whats = ["a file", "the network", "a program"];
+    for what in whats {
+        let offered = what != "a file" || landlock_is_there();
+        match run(&apart, what) {
+            Err(error) => assert!(offered && error.contains("denied"), "{what}: {error}"),
+            Ok(_) => assert!(!offered, "{what} is within reach"),
+        }
+    }
+    assert_eq!(file.exists(), !landlock_is_there());
+    let plain = load(&fixture("oversteps")).expect("it loads");
+    for what in whats {
+        assert_eq!(run(&plain, what), Ok(RunEnd::Completed), "in the program's own process nothing is held");
+    }
+}
+
+fn landlock_is_there() -> bool {
+    const VERSION: u32 = 1;
+    // SAFETY: with this flag the call only returns a number.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) > 0 }
+}
+
 struct Lends(HostTensor<'static>);
 impl Host for Lends {
     fn tensor(&mut self, _: &str) -> Result<HostTensor<'_>, hearth_engine::HostError> {
