@@ -99,8 +99,7 @@ fn a_run_with_all_plugins_isolated_is_the_same_run() {
 #[test]
 fn what_ends_a_plugin_does_not_end_the_run() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (data, recipe, library) =
-        (text(&phantom(dir.path(), 3)), text(&tiny_recipe(dir.path())), compile(dir.path()));
+    let (data, recipe, library) = (text(&phantom(dir.path(), 3)), text(&tiny_recipe(dir.path())), compile(dir.path()));
     for (how, said) in [
         ("crash", "its process ended: signal 11 (segmentation fault)"),
         ("exit", "its process ended: exit code 7"),

@@ -66,7 +66,11 @@ fn bundled() -> Outcome {
                 let found = inspect(&path)?;
                 out!("{name} {}  {}", found.version, path.display());
                 if found.version != *version {
-                    others.push(format!("{} is of version {}, this program of {version}", path.display(), found.version));
+                    others.push(format!(
+                        "{} is of version {}, this program of {version}",
+                        path.display(),
+                        found.version
+                    ));
                 }
             }
         }

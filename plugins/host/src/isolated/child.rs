@@ -133,7 +133,11 @@ fn try_prepare(source: &Source, options: Option<String>) -> Result<Prepared, Plu
     let name = || identity.name.clone();
     let open = confine(identity.needs.as_deref(), library);
     for need in open.map_err(|why| PluginError::Plugin { name: name(), why })? {
-        tracing::warn!("plugin `{}` does not declare that it {}; this system does not hold it to that", name(), need.words());
+        tracing::warn!(
+            "plugin `{}` does not declare that it {}; this system does not hold it to that",
+            name(),
+            need.words()
+        );
     }
     let plugin = match source {
         Source::File(path) => load(path)?,

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use landlock::{
-    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, path_beneath_rules,
-};
+use landlock::{ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, path_beneath_rules};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     apply_filter_all_threads,
@@ -61,8 +59,7 @@ fn take_files(library: Option<&Path>) -> Result<bool, String> {
         false => path,
     });
     let code = code.filter(|path| path.is_absolute() && path.parent().is_some());
-    let readable: Vec<PathBuf> =
-        SYSTEM.iter().map(PathBuf::from).chain(folder).chain(program).chain(code).collect();
+    let readable: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).chain(folder).chain(program).chain(code).collect();
     let rules = Ruleset::default().handle_access(AccessFs::from_all(RIGHTS)).and_then(|rules| rules.create());
     let rules = rules
         .and_then(|rules| rules.add_rules(path_beneath_rules(&readable, AccessFs::from_read(RIGHTS))))
