@@ -113,6 +113,9 @@ pub fn main() -> ExitCode {
     limit_memory();
     // `--plugin` adds to it.
     hearth_plugin_host::provide_components(&[]);
+    if let Ok(program) = std::env::current_exe() {
+        hearth_plugin_host::isolate_with([program.into(), "plugin".into(), "serve-isolated".into()]);
+    }
     // Before there are other threads: they begin on the cores of this one.
     cores::pin_if_asked();
     if cli.command.computes() {

@@ -136,14 +136,15 @@ fn runs_that_are_killed_at_random_moments_lose_no_epoch_and_end_bit_for_bit_the_
     println!("| kill -9 at random moments | {kills} kills of {runs} runs | same weights, no epoch lost |");
 }
 
-/// A shared library of the C file beside this one.
-fn disk(dir: &Path) -> PathBuf {
-    let library = dir.join("disk.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/campaign/disk.c");
+/// A shared library of a C file in `campaign`.
+fn preloaded(dir: &Path, name: &str) -> PathBuf {
+    let library = dir.join(format!("{name}.so"));
+    let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/campaign")).join(format!("{name}.c"));
     let built = Command::new("cc")
         .args(["-O1", "-shared", "-fPIC", "-o"])
         .arg(&library)
-        .args([source, "-ldl", "-lpthread"])
+        .arg(source)
+        .args(["-ldl", "-lpthread"])
         .status();
     assert!(built.is_ok_and(|status| status.success()), "the C compiler that Hearth is built with");
     library
@@ -175,7 +176,7 @@ fn left(shadow: &Path, folder: u64, to: &Path) {
 #[test]
 fn power_cuts_lose_no_epoch_whose_checkpoint_was_reported() {
     let mut bench = Bench::new(2);
-    let library = disk(bench.dir.path());
+    let library = preloaded(bench.dir.path(), "disk");
     for round in 0..rounds() {
         let (disk, shadow) = (bench.place(&format!("disk{round}")), bench.place(&format!("shadow{round}")));
         for part in ["inodes", "folders"] {
@@ -206,7 +207,7 @@ fn power_cuts_lose_no_epoch_whose_checkpoint_was_reported() {
 #[test]
 fn a_disk_that_fails_or_is_full_is_told_and_what_it_held_is_gone_on_with() {
     let mut bench = Bench::new(3);
-    let library = disk(bench.dir.path());
+    let library = preloaded(bench.dir.path(), "disk");
     let mut failed = 0;
     // Input/output error, no space, read-only.
     for round in 0..rounds().max(3) {
@@ -257,6 +258,30 @@ fn signals_end_a_run_with_a_checkpoint() {
     println!("| SIGTERM, SIGHUP, SIGINT | {} | checkpoint, exit code 130, same weights |", rounds().max(3));
 }
 
+/// Nothing that a run does depends on the time of day: not its weights, not which checkpoint is the newest.
+#[test]
+fn clocks_that_jump_change_nothing() {
+    let mut bench = Bench::new(6);
+    let library = preloaded(bench.dir.path(), "clock");
+    for round in 0..rounds() {
+        let run = bench.place(&format!("jumping{round}"));
+        let after = bench.took.mul_f64(0.2 + bench.draw() * 0.6);
+        let jumping = |bench: &Bench| {
+            let mut command = bench.command(&run);
+            command.env("LD_PRELOAD", &library);
+            command
+        };
+        let _ = killed(jumping(&bench).spawn().expect("the program starts"), after);
+        let done = checkpoints(&run).into_values().max().unwrap_or(0);
+        let output = jumping(&bench).output().expect("the program starts");
+        let said = errors(&output);
+        assert!(output.status.success() && !said.contains("panicked"), "round {round}: {said}");
+        assert!(checkpoints(&run).into_values().max().unwrap_or(0) >= done, "round {round}: it went on from {done}");
+        assert!(weights(&run) == bench.weights, "round {round}: other weights than by a clock that goes");
+    }
+    println!("| clocks that jump, and kills | {} | same weights, no epoch lost |", rounds());
+}
+
 /// Kilobytes in memory, and open files, of a process.
 fn uses(child: &Child) -> Option<(u64, usize)> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
@@ -286,5 +311,78 @@ fn memory_and_open_files_stay_flat() {
     assert!(later <= files + 2, "{files} open files when warm, {later} at the end");
     println!(
         "| soak of {epochs} epochs | {warm} KiB warm, {late} KiB at the end | {files} files warm, {later} at the end |"
+    );
+}
+
+/// A NIfTI file of 8 x 8 x 8 voxels of 6 mm.
+fn small_image(number: usize) -> Vec<u8> {
+    let mut file = vec![0; 352];
+    let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &348_i32.to_le_bytes());
+    [3_i16, 8, 8, 8, 1, 1, 1, 1].iter().enumerate().for_each(|(i, n)| put(40 + 2 * i, &n.to_le_bytes()));
+    put(70, &4_i16.to_le_bytes());
+    put(72, &16_i16.to_le_bytes());
+    [1.0_f32, 6.0, 6.0, 6.0].iter().enumerate().for_each(|(i, n)| put(76 + 4 * i, &n.to_le_bytes()));
+    put(108, &352.0_f32.to_le_bytes());
+    put(254, &1_i16.to_le_bytes());
+    (0..3).for_each(|row| put(280 + 20 * row, &6.0_f32.to_le_bytes()));
+    put(344, b"n+1\0");
+    file.extend((0..512).map(|voxel| ((voxel * 7 + number * 13) % 200) as i16 - 57).flat_map(i16::to_le_bytes));
+    file
+}
+
+/// A folder of images, one in a hundred of which is broken: all others are done, by one process whose memory
+/// stays flat, and the broken ones are listed.
+#[test]
+fn broken_images_of_many_stop_nothing() {
+    let bench = Bench::new(7);
+    let (images, out) = (bench.place("images"), bench.place("labels"));
+    std::fs::create_dir(&images).expect("a folder");
+    let count = rounds() * 75;
+    let broken = |number: usize| number % 100 == 50;
+    for number in 0..count {
+        let mut image = small_image(number);
+        if broken(number) {
+            // Cut in the voxels, cut in the header, and no image at all.
+            match number / 100 % 3 {
+                0 => image.truncate(700),
+                1 => image.truncate(100),
+                _ => image = b"not an image".to_vec(),
+            }
+        }
+        std::fs::write(images.join(format!("image{number:06}.nii")), image).expect("an image");
+    }
+    let victims = (0..count).filter(|number| broken(*number)).count();
+    let mut command = hearth();
+    command.arg("predict").arg(bench.place("reference")).args(["--device", "cpu", "-o"]).arg(&out);
+    command
+        .arg("-i")
+        .arg(&images)
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(bench.place("said")).expect("a file"));
+    let (start, mut samples) = (Instant::now(), Vec::new());
+    let mut child = command.spawn().expect("the program starts");
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a process") {
+            break status;
+        }
+        samples.extend(uses(&child));
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let (took, said) = (start.elapsed(), std::fs::read_to_string(bench.place("said")).expect("what it said"));
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("{victims} of {count} images failed")), "{said}");
+    let listed = std::fs::read_to_string(out.join("failed.csv")).expect("a list");
+    assert_eq!(listed.lines().count(), 1 + victims, "{listed}");
+    let names = std::fs::read_dir(&out).expect("results").flatten().map(|entry| entry.file_name());
+    let done = names.filter(|name| name.to_string_lossy().ends_with(".nii.gz")).count();
+    assert_eq!(done, count - victims);
+    let half = samples.len() / 2;
+    let most = |part: &[(u64, usize)]| part.iter().map(|sample| sample.0).max().unwrap_or(0);
+    let (early, late) = (most(&samples[half / 2..half]), most(&samples[half..]));
+    assert!(late <= early + early / 10 + (32 << 10), "{early} KiB when warm, {late} KiB at the end");
+    println!(
+        "| {count} predictions, {victims} images broken | 1 | {:.0} s, {early} KiB when warm, {late} KiB at the end |",
+        took.as_secs_f64()
     );
 }

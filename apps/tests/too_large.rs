@@ -29,6 +29,10 @@ const ABSURD: &[(&str, &[&str])] = &[
         "transforms.RandCropByPosNegLabel.spatial_size=[1000000000,1000000000,1000000000]",
         &["at least", "spatial_size`"],
     ),
+    (
+        "data.cache={limit_gib=0.0001}",
+        &["the cache would take about", "only 104.9 kB may be used", "`rate = 0.", "auto"],
+    ),
     ("training.batch_size=10000000", &["20000000 crops", "lower `training.batch_size`"]),
 ];
 

@@ -9,7 +9,7 @@ use hearth_train::device;
 use crate::error::Outcome;
 use crate::out;
 use crate::run::plugins::{self, Attached};
-use crate::run::{Cases, Plan, Start, check_training, handlers};
+use crate::run::{Cases, Plan, Start, check_caches, check_training, handlers};
 use crate::terminal::{bold, bytes, dim, thousands};
 
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
@@ -54,6 +54,7 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
         made.map_err(|fault| plan.document.located("data.sampler", fault))?;
     }
     out!("{}     {}: {}", bold("data"), cases.name, cases.counts());
+    check_caches(plan, &cases)?;
     let predicted = cases.predicted_bytes(plan)?;
     let cache = &plan.recipe.data.cache;
     let place = match (cache.dir(), cache.on_device()) {

@@ -9,7 +9,7 @@ use crate::folders;
 use crate::interrupt;
 use crate::note;
 use crate::ranks::{self, RanksArgs, Restarts, is_first};
-use crate::recipe::{Document, bundled, list_for_sets};
+use crate::recipe::{Document, bundled, isolate, list_for_sets};
 use crate::run::{Finished, Plan, Session, check_resume, together};
 use crate::sharing::finished;
 use crate::terminal::{self, seconds};
@@ -51,6 +51,10 @@ pub struct Args {
     /// A plugin library, or a folder to look for plugins in; may be given several times
     #[arg(long = "plugin", value_name = "PATH")]
     pub plugins: Vec<PathBuf>,
+    /// Run plugins in processes of their own: a crash, an exit or a hang of one disables it, and the run
+    /// goes on. All of them, or those named, as in --isolated=mine,stats
+    #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',')]
+    pub isolated: Option<Vec<String>>,
     /// Start from these weights: a safetensors file, a checkpoint's folder or a run's folder
     #[arg(long, value_name = "FILE")]
     pub init: Option<PathBuf>,
@@ -220,6 +224,9 @@ impl Args {
         }
         self.set_folds(&mut document)?;
         self.set_init(&mut document)?;
+        if let Some(names) = &self.isolated {
+            isolate(&mut document, names, &self.plugins)?;
+        }
         list_for_sets(&mut document, &self.sets, &self.plugins)?;
         for set in &self.sets {
             document.set(set)?;
@@ -255,6 +262,7 @@ impl Args {
             ("--init-skip-mismatched", self.init_skip_mismatched),
             ("--freeze", !self.freeze.is_empty()),
             ("--set", !self.sets.is_empty()),
+            ("--isolated", self.isolated.is_some()),
         ];
         if let Some((option, _)) = changed.iter().find(|(_, given)| *given) {
             let advice = "a resumed run only takes --epochs, --device and --tune; start a new run to change more";

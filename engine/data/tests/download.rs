@@ -88,6 +88,8 @@ fn what_can_t_be_had_is_told_and_nothing_is_left_under_its_name() {
     let server = Server::new([
         ("/file", Act::Serve(body.clone())),
         ("/circle", Act::Redirect("/circle".to_owned())),
+        ("/elsewhere", Act::Redirect("http://localhost.evil/file".to_owned())),
+        ("/here", Act::Redirect("file:///etc/passwd".to_owned())),
         ("/stall", Act::Stall(body.clone())),
         ("/broken", Act::Trouble(500, times(1000), Vec::new())),
         ("/wrong-range", Act::WrongRange(body.clone())),
@@ -109,6 +111,8 @@ fn what_can_t_be_had_is_told_and_nothing_is_left_under_its_name() {
     assert!(fail("/nowhere", &good).contains("404 (not found)"));
     assert!(fail("/forbidden", &good).contains("403 (not allowed)"));
     assert!(fail("/circle", &good).contains("in a loop"));
+    assert!(fail("/elsewhere", &good).contains("redirected to http://localhost.evil/file: another host"));
+    assert!(fail("/here", &good).contains("redirected to file:///etc/passwd"));
     assert!(fail("/stall", &good).contains("3 tries"));
     assert!(fail("/broken", &good).contains("500"));
     assert!(fail("/wrong-range", &good).contains("requested bytes from 2500"));

@@ -118,7 +118,7 @@ fn collect(mut stream: impl Read + Send + 'static) -> thread::JoinHandle<String>
 }
 
 /// How a process ended, in words.
-fn ending(status: ExitStatus) -> String {
+pub(crate) fn ending(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         let name = match signal {

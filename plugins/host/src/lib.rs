@@ -29,6 +29,11 @@
 //! has the name of one, that copy is used, by the same functions and without the stages. A file that
 //! cannot be loaded is an error, and no linked copy silently takes its place.
 //!
+//! # In a process of its own
+//!
+//! [`load_isolated`] loads a plugin in another process (Linux): what ends that process is an error of the
+//! handler, which is not called again.
+//!
 //! # What an event costs
 //!
 //! Filters that are plain numbers are evaluated on this side, so an event without a subscriber
@@ -44,9 +49,15 @@ mod check;
 mod components;
 mod error;
 mod file;
+#[cfg(target_os = "linux")]
+mod isolated;
+#[cfg(not(target_os = "linux"))]
+#[path = "isolated/absent.rs"]
+mod isolated;
 mod load;
 mod loaded;
 mod needs;
+mod permitted;
 mod report;
 mod safety;
 mod scaffold;
@@ -63,7 +74,8 @@ pub use error::{Mismatch, PluginError};
 pub use file::{Identity, inspect};
 pub use hearth_plugin::OptionInfo;
 pub use hearth_plugin::identity::{ABI_HASH, LOADER_VERSION, RUSTC, SDK_VERSION, TARGET};
-pub use load::{Plugin, load, load_linked};
+pub use isolated::{isolate_with, serve_isolated};
+pub use load::{Plugin, load, load_isolated, load_linked};
 pub use needs::Need;
 pub use report::{Defaults, Entry, Info, List, Report};
 pub use scaffold::{ScaffoldError, SdkSource, library_file, scaffold, update_sdk};

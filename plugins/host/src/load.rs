@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use abi_stable::StableAbi;
 use abi_stable::abi_stability::abi_checking::check_layout_compatibility;
@@ -22,8 +23,12 @@ use crate::c::CPlugin;
 use crate::components::{self, ComponentInfo};
 use crate::error::PluginError;
 use crate::file::{Identity, inspect};
+use crate::isolated::Apart;
 use crate::loaded::Loaded;
+use crate::permitted::permitted;
+use crate::report::Info;
 use crate::safety::check_owned;
+use crate::search::Found;
 
 /// A loaded plugin. The library stays loaded for the life of the process.
 #[derive(Clone)]
@@ -40,6 +45,7 @@ pub struct Plugin {
 enum Root {
     Rust(PluginRoot_Ref),
     C(CPlugin),
+    Apart(Apart),
 }
 
 impl fmt::Debug for Plugin {
@@ -123,6 +129,22 @@ pub fn load_linked(linked: &'static Linked) -> Result<Plugin, PluginError> {
     Plugin::new(None, identity, Root::Rust((linked.root)()))
 }
 
+/// A plugin that is loaded in a process of its own, one for each of its handlers: a crash, an exit or a hang
+/// of it disables the handler, and the run goes on. `limit` is the time for an event, without that of what
+/// the handler asks of the host. The program has said how by [`isolate_with`](crate::isolate_with).
+///
+/// Its components are not isolated.
+///
+/// # Errors
+/// As [`load`], and where no process can be started; on systems other than Linux always.
+pub fn load_isolated(found: &Found, limit: Duration) -> Result<Plugin, PluginError> {
+    if let Found::File(path) = found {
+        check_owned(path)?;
+    }
+    let (apart, Info { path, identity, options, components, .. }) = Apart::open(found, limit)?;
+    Ok(Plugin { path, identity, options, components, root: Root::Apart(apart) })
+}
+
 /// What the system says: libloading's own words are "dlopen failed".
 fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
@@ -175,10 +197,12 @@ impl Plugin {
         let options = match &root {
             Root::Rust(root) => rust_options(*root).map_err(|why| plugin_error(why.into_string()))?,
             Root::C(root) => root.options().map_err(plugin_error)?,
+            Root::Apart(_) => Vec::new(),
         };
         let components = match &root {
             Root::Rust(root) => rust_components(*root).map_err(|why| plugin_error(why.into_string()))?,
             Root::C(root) => root.components().map_err(plugin_error)?,
+            Root::Apart(_) => Vec::new(),
         };
         Ok(Self { path, options, components, root, identity })
     }
@@ -222,6 +246,10 @@ impl Plugin {
                 return root.component(name, list, options, version);
             }
             Root::Rust(root) => root.make(),
+            Root::Apart(_) => {
+                let why = format!("components of `{}` are not made of a plugin that is isolated", self.identity.name);
+                return Err(Fault::at("name", why));
+            }
         };
         let make =
             made.ok_or_else(|| Fault::at("name", format!("plugin `{}` has no components", self.identity.name)))?;
@@ -231,18 +259,24 @@ impl Plugin {
         Ok(Arc::new(components::Loaded { raw, version }))
     }
 
-    /// Makes a handler from the recipe's table of options.
+    /// Makes a handler from the recipe's table of options. What the plugin did not declare to do, its
+    /// handler may not ask the host for: see [`Need`](crate::Need).
     ///
     /// # Errors
     /// When an option is unknown, missing or of another type, or the plugin refuses it:
     /// [`PluginError::Options`] has its key. A panic is one without a key.
     pub fn handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {
+        Ok(permitted(self.any_handler(options)?, &self.identity))
+    }
+
+    fn any_handler(&self, options: toml::Table) -> Result<Box<dyn Handler>, PluginError> {
         let name = || self.identity.name.clone();
         let error = |why: String| PluginError::Plugin { name: name(), why };
         let refused = |fault| PluginError::Options { name: name(), fault: Box::new(fault) };
         let root = match &self.root {
             Root::Rust(root) => root,
             Root::C(root) => return root.handler(&self.identity.name, &self.options, options).map_err(refused),
+            Root::Apart(apart) => return apart.handler(&options),
         };
         let text = toml::to_string(&options).map_err(|e| error(format!("its options cannot be passed on: {e}")))?;
         let made = root.create()(RStr::from_str(&text));

@@ -114,6 +114,7 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
         seed: None,
         precision: None,
         plugins: Vec::new(),
+        isolated: None,
         init: None,
         init_skip_mismatched: false,
         freeze: Vec::new(),

@@ -5,24 +5,30 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hearth_plugin_host::{check_in_child, user_folder};
+use hearth_plugin_host::{BUNDLED, Found, Search, check_in_child, inspect, load_linked, user_folder};
 
 use crate::error::{Context, Failure, Outcome};
-use crate::out;
+use crate::{note, out};
 
 /// Arguments of `hearth plugin install`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The library
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "bundled")]
+    file: Option<PathBuf>,
     /// Do not ask
     #[arg(long)]
     yes: bool,
+    /// Look after the five bundled plugins: they are built into this program, so nothing is copied; says of
+    /// each which copy is used
+    #[arg(long, conflicts_with = "file")]
+    bundled: bool,
 }
 
 /// Checks the library in a child process, asks once, and copies it.
 pub fn run(args: &Args) -> Outcome {
-    let Args { file, yes } = args;
+    let Args { file, yes, bundled: false } = args else { return bundled() };
+    let Some(file) = file else { return Err(Failure::new("give a library, or --bundled")) };
     let folder = user_folder().ok_or_else(|| {
         Failure::new("there is no folder for plugins: HOME is not set; name one in HEARTH_PLUGIN_PATH")
     })?;
@@ -42,6 +48,34 @@ pub fn run(args: &Args) -> Outcome {
         copy(&source, &target).while_doing(|| format!("cannot copy {} to {}", source.display(), target.display()))?;
         out!("{}", target.display());
     }
+    Ok(())
+}
+
+/// Which copy of each bundled plugin is used. A copy in the user's folder would stay behind when the program
+/// is replaced, so none is made.
+fn bundled() -> Outcome {
+    let search = Search::standard(&[], &[]);
+    let mut others = Vec::new();
+    for linked in BUNDLED {
+        let built_in = load_linked(linked)?;
+        let (name, version) = (&built_in.identity().name, &built_in.identity().version);
+        match search.find(name)? {
+            Found::BuiltIn(_) => out!("{name} {version}  built into this program: nothing is to be installed"),
+            Found::File(path) => {
+                // Where it comes from decides whether it goes with this program.
+                let found = inspect(&path)?;
+                out!("{name} {}  {}", found.version, path.display());
+                if found.version != *version {
+                    others.push(format!(
+                        "{} is of version {}, this program of {version}",
+                        path.display(),
+                        found.version
+                    ));
+                }
+            }
+        }
+    }
+    others.iter().for_each(|other| note!("{other}; remove the file to use the one that is built in"));
     Ok(())
 }
 

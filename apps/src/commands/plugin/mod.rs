@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Subcommand;
-use hearth_plugin_host::{Found, HEADER, Info, Search, check_for_parent, check_in_child, check_linked};
+use hearth_plugin_host::{Found, HEADER, Info, Search, check_for_parent, check_in_child, check_linked, serve_isolated};
 
 use crate::error::{Failure, Outcome};
 use crate::out;
@@ -60,6 +60,9 @@ enum Action {
     /// What `check` starts as a child
     #[command(hide = true)]
     CheckHere { path: PathBuf },
+    /// What a run starts for a plugin in a process of its own
+    #[command(hide = true)]
+    ServeIsolated,
 }
 
 /// Runs the subcommand.
@@ -97,6 +100,7 @@ pub fn run(args: &Args) -> Outcome {
         Action::Install(args) => return install::run(args),
         Action::Header => out!("{}", HEADER.trim_end()),
         Action::CheckHere { path } => check_for_parent(path),
+        Action::ServeIsolated => serve_isolated()?,
     }
     Ok(())
 }

@@ -126,8 +126,8 @@ impl<'a> Style<'a> {
 }
 
 /// The marker segments of the main header and of all tile parts' headers: marker and content.
-/// `None` where a segment's length does not match its content: a decoder could then see other
-/// segments than this function.
+/// `None` where a segment's length does not match its content, or goes beyond the stream: a decoder
+/// could then see other segments than this function.
 fn segments(stream: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let mut found = Vec::new();
     let mut components = 0;
@@ -140,7 +140,8 @@ fn segments(stream: &[u8]) -> Option<Vec<(u8, &[u8])>> {
             SOD | EOC => break,
             marker => {
                 let length = stream.get(at + 2..at + 4).map(|l| usize::from(u16::from_be_bytes([l[0], l[1]])));
-                let Some(content) = length.and_then(|length| stream.get(at + 4..at + 2 + length)) else { break };
+                // Decoders read most segments without looking at the length.
+                let content = stream.get(at + 4..at + 2 + length?)?;
                 let index = index_bytes(components);
                 let sound = match marker {
                     SIZ => {
@@ -234,6 +235,15 @@ mod tests {
         for marker in [RGN, QCD, QCC, COD] {
             let hiding = segment(marker, &[&[0x01, 0x01, 0x00, 0x00][..], &hidden].concat());
             told(&stream(siz(4096, 4096), &[cod(1, 0, 4, &[]), hiding], &[]), "damaged");
+        }
+    }
+
+    #[test]
+    fn lengths_beyond_the_stream_are_told() {
+        for marker in [COD, COC, QCD, 0x64] {
+            let mut beyond = segment(marker, &[0, 0, 0, 32, 0, 5, 0, 0, 0, 1]);
+            beyond[2..4].copy_from_slice(&[0xff, 0xfe]);
+            told(&stream(siz(4096, 4096), &[cod(1, 5, 4, &[]), beyond], &[]), "damaged");
         }
     }
 

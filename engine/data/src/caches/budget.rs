@@ -34,6 +34,13 @@ impl Budget {
         }
     }
 
+    /// The same where the cache's own finding is asked for, too.
+    pub fn most(&self, run: &CacheRun) -> u64 {
+        let on_host = self.place == CachePlace::Host || hearth_kernels::host::is_host(&run.device);
+        let free = if on_host { free_memory() } else { u64::MAX };
+        self.bytes(run).map_or(free, |bytes| bytes.min(free))
+    }
+
     /// The part of what a device has free.
     fn of_device(&self, free: Option<u64>) -> u64 {
         let free = free.unwrap_or_else(|| {
@@ -72,6 +79,9 @@ mod tests {
         let budget = |place, limit| Budget { place, limit, part: 0.5 };
         assert_eq!(budget(CachePlace::Same, Some(1.5)).bytes(&run(device.clone(), Some(8))), Some(3 << 29));
         assert_eq!(budget(CachePlace::Host, None).bytes(&run(device.clone(), Some(8))), None);
+        assert_eq!(budget(CachePlace::Host, Some(1.5)).most(&run(device.clone(), None)), 3 << 29);
+        let most = budget(CachePlace::Host, Some(1e9)).most(&run(device.clone(), None));
+        assert!(most < 1 << 50, "no more than there is: {most}");
         assert_eq!(budget(CachePlace::Same, None).bytes(&run(device, Some(8))), None, "a processor's is the host's");
     }
 

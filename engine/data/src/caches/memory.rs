@@ -88,6 +88,10 @@ impl Cache for MemoryCache {
         self.device == CachePlace::Same
     }
 
+    fn limit(&self, run: &CacheRun) -> Option<u64> {
+        (self.rate != Rate::Auto).then(|| self.budget().most(run))
+    }
+
     fn check(&self) -> Result<(), Fault> {
         self.rate.check()?;
         self.budget().check()?;

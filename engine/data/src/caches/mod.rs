@@ -55,6 +55,13 @@ pub trait Cache: Debug + Send + Sync {
         false
     }
 
+    /// The most bytes of memory that it may take, where more are an error; `None` where it keeps what fits,
+    /// or takes no memory.
+    fn limit(&self, run: &CacheRun) -> Option<u64> {
+        let _ = run;
+        None
+    }
+
     /// Whether epochs use different parts of the cases.
     fn moves(&self) -> bool {
         false

@@ -104,6 +104,10 @@ impl Cache for SmartCache {
         self.device == CachePlace::Same
     }
 
+    fn limit(&self, run: &CacheRun) -> Option<u64> {
+        Some(self.budget().most(run))
+    }
+
     fn moves(&self) -> bool {
         true
     }

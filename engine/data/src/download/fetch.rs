@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use md5::{Digest, Md5};
-use ureq::Agent;
-use ureq::http::{HeaderMap, StatusCode, header};
+use ureq::http::{HeaderMap, Response, StatusCode, header};
+use ureq::{Agent, Body};
 
 use super::DownloadError;
+use super::redirect::target;
 use crate::Progress;
+
+/// The most redirects of a request.
+const MAX_REDIRECTS: usize = 5;
 
 /// The expected checksum of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +93,8 @@ impl FetchOptions {
     pub(super) fn agent(&self) -> Agent {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            .max_redirects(5)
+            // They are followed here, where it is looked at where they lead.
+            .max_redirects(0)
             .timeout_connect(Some(self.timeout))
             .timeout_recv_response(Some(self.timeout))
             .timeout_per_read(Some(self.timeout))
@@ -190,23 +195,36 @@ fn download(url: &str, part: &Path, options: &FetchOptions) -> Result<(), Downlo
     file.sync_all().map_err(DownloadError::io(part))
 }
 
+/// Asks for a file from a byte on, and for where it is redirected to.
+fn request(agent: &Agent, url: &str, offset: u64) -> Result<Response<Body>, Failed> {
+    let answer = |what: String| Failed::For(DownloadError::Answer { url: url.to_owned(), what });
+    let mut place = url.to_owned();
+    for _ in 0..=MAX_REDIRECTS {
+        let mut request = agent.get(&place);
+        if offset > 0 {
+            request = request.header(header::RANGE, format!("bytes={offset}-"));
+        }
+        let response = request.call().map_err(|error| match error {
+            ureq::Error::BadUri(what) | ureq::Error::RequireHttpsOnly(what) => {
+                answer(format!("not a usable address: {what}"))
+            }
+            ureq::Error::Http(error) => answer(format!("not a usable address: {error}")),
+            error => Failed::Again(error.to_string()),
+        })?;
+        let location = response.headers().get(header::LOCATION).filter(|_| response.status().is_redirection());
+        let Some(location) = location else { return Ok(response) };
+        let location = location.to_str().map_err(|_| answer("it is redirected to what is not text".to_owned()))?;
+        place = target(&place, location).map_err(answer)?;
+    }
+    Err(answer("it is redirected in a loop, or too often".to_owned()))
+}
+
 /// Makes one request and appends its data to the file.
 fn attempt(agent: &Agent, url: &str, file: &mut File, part: &Path, options: &FetchOptions) -> Result<(), Failed> {
     let io = |error| Failed::For(DownloadError::io(part)(error));
     let answer = |what: String| Failed::For(DownloadError::Answer { url: url.to_owned(), what });
     let mut offset = file.metadata().map_err(io)?.len();
-    let mut request = agent.get(url);
-    if offset > 0 {
-        request = request.header(header::RANGE, format!("bytes={offset}-"));
-    }
-    let response = request.call().map_err(|error| match error {
-        ureq::Error::TooManyRedirects => answer("it is redirected in a loop, or too often".to_owned()),
-        ureq::Error::BadUri(what) | ureq::Error::RequireHttpsOnly(what) => {
-            answer(format!("not a usable address: {what}"))
-        }
-        ureq::Error::Http(error) => answer(format!("not a usable address: {error}")),
-        error => Failed::Again(error.to_string()),
-    })?;
+    let response = request(agent, url, offset)?;
     let (status, headers) = (response.status(), response.headers().clone());
     let total = match status {
         StatusCode::PARTIAL_CONTENT => {

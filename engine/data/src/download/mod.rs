@@ -2,11 +2,13 @@
 //!
 //! A download resumes where it was interrupted, is checked against a checksum, and gets its name
 //! when it is complete. Archives are unpacked to a temporary folder and moved; paths outside the
-//! folder, links and devices are refused.
+//! folder, links and devices are refused. Redirects are followed on the same host only, and never to a
+//! weaker scheme.
 
 mod archive;
 mod decathlon;
 mod fetch;
+mod redirect;
 mod tcia;
 
 pub use archive::{ArchiveLimits, unpack};

@@ -2,15 +2,44 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of the last block that there was no memory for.
+/// Bytes of the last block that there was no memory for; 0 once its thread has had another one.
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
-/// Remembers a block that is null.
+/// The thread that asked for it.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Remembers a block that is null. Whoever can do without it goes on and asks for others: then an abort has
+/// another reason.
+#[inline]
 pub(super) fn noted(block: *mut u8, size: usize) -> *mut u8 {
     if block.is_null() {
-        FAILED.store(size, Ordering::Relaxed);
+        failed(size);
+    } else if FAILED.load(Ordering::Relaxed) != 0 {
+        went_on();
     }
     block
+}
+
+#[cold]
+fn failed(size: usize) {
+    ASKED.store(this_thread(), Ordering::Relaxed);
+    FAILED.store(size, Ordering::Relaxed);
+}
+
+#[cold]
+fn went_on() {
+    if ASKED.load(Ordering::Relaxed) == this_thread() {
+        FAILED.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A number that no other running thread has.
+fn this_thread() -> usize {
+    // SAFETY: it has no requirements, and may be called in a handler of a signal.
+    #[cfg(unix)]
+    return unsafe { libc::pthread_self() } as usize;
+    #[cfg(not(unix))]
+    0
 }
 
 /// From here on an allocation that fails ends the program with a message and exit code 1. Without,
@@ -29,7 +58,8 @@ pub fn report_failures() {
 #[cfg(unix)]
 extern "C" fn aborted(signal: libc::c_int) {
     let size = FAILED.load(Ordering::Relaxed);
-    if size == 0 {
+    // The abort is that of the thread that did not get its block.
+    if size == 0 || ASKED.load(Ordering::Relaxed) != this_thread() {
         // SAFETY: sets the system's own handling, which the abort meets when this returns.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
@@ -65,6 +95,22 @@ fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_goes_on_is_forgotten() {
+        let mut byte = 0_u8;
+        noted(std::ptr::null_mut(), 1 << 30);
+        assert_eq!(FAILED.load(Ordering::Relaxed), 1 << 30);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut byte = 0_u8;
+                noted(&raw mut byte, 1);
+            });
+        });
+        assert_eq!(FAILED.load(Ordering::Relaxed), 1 << 30, "of another thread");
+        noted(&raw mut byte, 1);
+        assert_eq!(FAILED.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn numbers_are_written_in_decimal() {

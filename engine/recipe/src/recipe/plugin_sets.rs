@@ -7,7 +7,7 @@ use hearth_plugin_host::inspect;
 use super::{Document, Fault, PluginEntry, Recipe};
 
 /// What an entry of `plugins` has beside its options.
-const KEYS: [&str; 4] = ["name", "engine", "path", "options"];
+const KEYS: [&str; 6] = ["name", "engine", "path", "isolated", "time_limit", "options"];
 
 /// Lists in the document what the assignments mean: a plugin that every run has unless its recipe
 /// says otherwise, and one whose library `--plugin` gives.
@@ -16,12 +16,7 @@ const KEYS: [&str; 4] = ["name", "engine", "path", "options"];
 /// When the recipe's own list cannot be changed.
 pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]) -> Result<(), Fault> {
     for (name, key) in sets.iter().filter_map(|set| meant(set)) {
-        if document.find("plugins").items().is_empty() && document.root().get("plugins").is_none() {
-            // The task decides which these are; a recipe that `--set` completes is not read yet.
-            let usual = Recipe::read(document).map_or_else(|_| PluginEntry::usual(), |recipe| recipe.plugins);
-            let entries = usual.into_iter().map(|entry| entry_of(&entry.name, None)).collect();
-            document.set_option("--set", "plugins", &toml::Value::Array(entries).to_string())?;
-        }
+        list_usual(document, "--set")?;
         let listed = document.find("plugins").items().iter().find(|entry| entry.text("name") == Some(name));
         match listed {
             Some(entry) if entry.get("options").is_none() && !KEYS.contains(&key) => {
@@ -44,6 +39,17 @@ pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]
     Ok(())
 }
 
+/// Writes out the plugins that every run has, where the recipe lists none.
+pub(super) fn list_usual(document: &mut Document, option: &str) -> Result<(), Fault> {
+    if document.find("plugins").items().is_empty() && document.root().get("plugins").is_none() {
+        // The task decides which these are; a recipe that `--set` completes is not read yet.
+        let usual = Recipe::read(document).map_or_else(|_| PluginEntry::usual(), |recipe| recipe.plugins);
+        let entries = usual.into_iter().map(|entry| entry_of(&entry.name, None)).collect();
+        document.set_option(option, "plugins", &toml::Value::Array(entries).to_string())?;
+    }
+    Ok(())
+}
+
 /// The plugin's name and the first key after it, of `plugins.NAME.KEY=VALUE`.
 fn meant(set: &str) -> Option<(&str, &str)> {
     let (key, _) = set.split_once('=')?;
@@ -52,7 +58,7 @@ fn meant(set: &str) -> Option<(&str, &str)> {
     (list == "plugins" && name.parse::<usize>().is_err()).then_some((name, key))
 }
 
-fn entry_of(name: &str, path: Option<&Path>) -> toml::Value {
+pub(super) fn entry_of(name: &str, path: Option<&Path>) -> toml::Value {
     let mut entry = toml::Table::from_iter([("name".to_owned(), name.into())]);
     if let Some(path) = path {
         entry.insert("path".into(), path.to_string_lossy().into_owned().into());

@@ -453,6 +453,9 @@ impl Recipe {
                     document.fault(&format!("{at}.name"), format!("the plugin {:?} is listed twice", plugin.name))
                 );
             }
+            if let Some((key, what)) = plugin.mistake() {
+                return Err(document.fault(&format!("{at}.{key}"), what));
+            }
             if ["validation", "checkpoint"].contains(&plugin.name.as_str()) {
                 of_trainers(plugin.engine, &at, &plugin.name)?;
             }

@@ -19,21 +19,27 @@ pub enum Use {
     Validation,
 }
 
-/// The cases behind a pipeline, and filled.
-pub fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: Use) -> Outcome<Arc<dyn Dataset>> {
-    let cache = &plan.recipe.data.cache;
+/// What the recipe's cache needs to know of the run.
+pub fn cache_run(plan: &Plan, what: Use) -> CacheRun {
     // Asked again for the validation: what the training's cases took is no longer free.
-    let free = if cache.on_device() { device::memory(&plan.device).map(|memory| memory.free) } else { None };
-    let run = CacheRun {
+    let on_device = plan.recipe.data.cache.on_device();
+    let free = if on_device { device::memory(&plan.device).map(|memory| memory.free) } else { None };
+    CacheRun {
         device: plan.device.clone(),
         progress: plan.progress,
         whole: what == Use::Validation,
         free,
         ranks_here: plan.ranks_here,
-    };
+    }
+}
+
+/// The cases behind a pipeline, and filled.
+pub fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: Use) -> Outcome<Arc<dyn Dataset>> {
+    let run = cache_run(plan, what);
     let before = memory::in_use();
     let name = if what == Use::Training { "training" } else { "validation" };
-    let filled = cache.dataset(items, pipeline, &run).while_doing(|| format!("preparing the {name} cases"))?;
+    let made = plan.recipe.data.cache.dataset(items, pipeline, &run);
+    let filled = made.while_doing(|| format!("preparing the {name} cases"))?;
     // What reading and transforming took is free again.
     memory::owns("caches", memory::in_use().saturating_sub(before));
     Ok(filled)

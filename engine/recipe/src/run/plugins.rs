@@ -4,7 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use hearth_engine::Handler;
-use hearth_plugin_host::{Plugin, PluginError, Search};
+use hearth_plugin_host::{Plugin, PluginError, Search, load_isolated};
 
 use super::Plan;
 use crate::error::{At, Outcome, RecipeError};
@@ -38,9 +38,9 @@ pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
     let mut loaded = load_where(plan, given, |_| true)?;
     // A library named on the command line is used, whether or not the recipe lists it.
     for path in given.iter().filter(|path| path.is_file()) {
-        let plugin = hearth_plugin_host::load(path)?;
-        if !loaded.iter().any(|known| known.name() == plugin.identity().name) {
-            loaded.push(Attached { plugin, entry: None });
+        let name = hearth_plugin_host::inspect(path)?.name;
+        if !loaded.iter().any(|known| known.name() == name) {
+            loaded.push(Attached { plugin: hearth_plugin_host::load(path)?, entry: None });
         }
     }
     Ok(loaded)
@@ -61,7 +61,12 @@ fn load_where(plan: &Plan, given: &[PathBuf], wanted: impl Fn(Listens) -> bool) 
     let search = search(plan, given);
     let mut loaded = Vec::with_capacity(plan.recipe.plugins.len());
     for (index, entry) in plan.recipe.plugins.iter().enumerate().filter(|(_, entry)| wanted(entry.engine)) {
-        let plugin = search.load(&entry.name).map_err(|error| {
+        let loaded_plugin = if entry.isolated {
+            search.find(&entry.name).and_then(|found| load_isolated(&found, entry.limit()))
+        } else {
+            search.load(&entry.name)
+        };
+        let plugin = loaded_plugin.map_err(|error| {
             let path = match &error {
                 PluginError::NotFound { .. } => format!("plugins.{index}.name"),
                 _ => format!("plugins.{index}"),

@@ -20,6 +20,7 @@ use hearth_train::{
 use super::adversarial::gan_trainer;
 use super::dataset::{Use, dataset};
 use super::fits::check_training;
+use super::fits_cache::check_caches;
 use super::handlers::HandlerFailure;
 use super::passing::PassProgress;
 use super::penalty::{Empty, Penalties, measuring};
@@ -343,6 +344,10 @@ fn trainer_of_rank(
     known_labels::warn_of_empty(plan, &cases.training);
     let network = plan.starting_network(from)?;
     check_training(plan, &network)?;
+    // Several ranks cache parts of the cases, and check those as they begin.
+    if ranks.is_none() {
+        check_caches(plan, &cases)?;
+    }
     notice!("{}: {}, on {}", cases.name, cases.counts(), device::name(&plan.device));
     let part = parts::training(plan, cases.training, ranks)?;
     let loader = training_loader(plan, part)?;

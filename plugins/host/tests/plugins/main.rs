@@ -7,7 +7,10 @@ mod bundled;
 mod components;
 mod cost;
 mod in_c;
+#[cfg(target_os = "linux")]
+mod isolated;
 mod loading;
+mod permissions;
 mod profiler;
 mod refused;
 mod running;

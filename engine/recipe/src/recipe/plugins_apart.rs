@@ -1,0 +1,88 @@
+//! `--isolated`: plugins in processes of their own, by the command line.
+
+use std::path::PathBuf;
+
+use hearth_plugin_host::inspect;
+
+use super::plugin_sets::{entry_of, list_usual};
+use super::{Document, Fault};
+
+/// The option.
+const OPTION: &str = "--isolated";
+
+/// Marks plugins in the document: these, or where there are none all of them, those of `--plugin` included.
+///
+/// # Errors
+/// For a name that no plugin of the run has.
+pub fn isolate(document: &mut Document, names: &[String], given: &[PathBuf]) -> Result<(), Fault> {
+    list_usual(document, OPTION)?;
+    let listed = |document: &Document| -> Vec<String> {
+        let name = |entry: &hearth_registry::Node| entry.text("name").unwrap_or_default().to_owned();
+        document.find("plugins").items().iter().map(name).collect()
+    };
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    let mut present = listed(document);
+    for (path, found) in given.iter().filter_map(|path| Some((path, inspect(path).ok()?))) {
+        if !present.contains(&found.name) && wanted(&found.name) {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let mut entries: Vec<toml::Value> =
+                document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
+            entries.push(entry_of(&found.name, Some(&path)));
+            document.set_option(OPTION, "plugins", &toml::Value::Array(entries).to_string())?;
+            present = listed(document);
+        }
+    }
+    if let Some(unknown) = names.iter().find(|name| !present.contains(*name)) {
+        let what = format!("{OPTION}={unknown}: this run has no such plugin; it has {}", present.join(", "));
+        return Err(Fault::new(what));
+    }
+    for (index, _) in present.iter().enumerate().filter(|(_, name)| wanted(name)) {
+        // A key beside `options` would be taken for one of them, so the entry is written anew.
+        let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { continue };
+        if entry.get("isolated").and_then(toml::Value::as_bool) != Some(true) {
+            entry.insert("isolated".to_owned(), true.into());
+            document.set_option(OPTION, &format!("plugins.{index}"), &toml::Value::Table(entry).to_string())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::list_for_sets;
+
+    fn isolated(text: &str, names: &[&str]) -> Result<Vec<(String, bool)>, Fault> {
+        let mut document = Document::parse("recipe.toml", text)?;
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        isolate(&mut document, &names, &[])?;
+        let entry = |entry: &hearth_registry::Node| {
+            let table = entry.to_toml();
+            let marked = table.get("isolated").and_then(toml::Value::as_bool) == Some(true);
+            (entry.text("name").unwrap_or_default().to_owned(), marked)
+        };
+        Ok(document.find("plugins").items().iter().map(entry).collect())
+    }
+
+    #[test]
+    fn all_or_those_that_are_named() {
+        let pairs = |list: &[(&str, bool)]| list.iter().map(|(name, is)| ((*name).to_owned(), *is)).collect::<Vec<_>>();
+        assert_eq!(isolated("", &[]).unwrap(), pairs(&[("validation", true), ("stats", true), ("checkpoint", true)]));
+        let text = "[[plugins]]\nname = \"stats\"\noptions = { every_epochs = 2 }\n[[plugins]]\nname = \"nvtx\"\n";
+        assert_eq!(isolated(text, &["stats"]).unwrap(), pairs(&[("stats", true), ("nvtx", false)]));
+        let fault = isolated(text, &["stat"]).unwrap_err().to_string();
+        assert!(fault.contains("--isolated=stat") && fault.contains("stats, nvtx"), "{fault}");
+    }
+
+    #[test]
+    fn options_are_set_as_before() {
+        let text = "[[plugins]]\nname = \"stats\"\noptions = { every_epochs = 2 }\n";
+        let mut document = Document::parse("recipe.toml", text).unwrap();
+        isolate(&mut document, &[], &[]).unwrap();
+        let sets = ["plugins.stats.every_epochs=3".to_owned(), "plugins.stats.isolated=false".to_owned()];
+        list_for_sets(&mut document, &sets, &[]).unwrap();
+        sets.iter().try_for_each(|set| document.set(set)).unwrap();
+        assert_eq!(document.find("plugins.0.options").to_toml().to_string(), "{ every_epochs = 3 }");
+        assert_eq!(document.find("plugins.0.isolated").to_toml(), false.into());
+    }
+}

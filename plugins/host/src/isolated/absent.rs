@@ -1,0 +1,39 @@
+//! Plugins in processes of their own, on systems where there is nothing of the kind.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use hearth_engine::Handler;
+
+use crate::error::PluginError;
+use crate::report::Info;
+use crate::search::Found;
+
+/// Does nothing: see the same function of Linux.
+pub fn isolate_with(_: impl IntoIterator<Item = OsString>) {}
+
+/// Fails.
+///
+/// # Errors
+/// Always.
+pub fn serve_isolated() -> std::io::Result<()> {
+    Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "plugins in processes of their own need Linux"))
+}
+
+/// There is none.
+#[derive(Clone, Debug)]
+pub struct Apart(Infallible);
+
+impl Apart {
+    /// Fails.
+    pub fn open(found: &Found, _: Duration) -> Result<(Self, Info), PluginError> {
+        let name = found.file().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
+        Err(PluginError::Plugin { name, why: "a process of its own needs Linux".to_owned() })
+    }
+
+    /// Cannot be called.
+    pub fn handler(&self, _: &toml::Table) -> Result<Box<dyn Handler>, PluginError> {
+        match self.0 {}
+    }
+}

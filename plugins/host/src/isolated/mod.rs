@@ -1,0 +1,115 @@
+//! A plugin in a process of its own: a crash, an exit or a hang of it is an error of its handler, and the run
+//! goes on.
+//!
+//! The program starts itself again by a command that calls [`serve_isolated`]. Events, requests and answers
+//! are messages over a socket pair; the elements of tensors are in memory that both processes have.
+
+mod child;
+mod confine;
+mod handler;
+mod process;
+mod wire;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use hearth_engine::Handler;
+
+pub use child::serve as serve_isolated;
+
+use crate::error::PluginError;
+use crate::file::{Identity, inspect};
+use crate::report::{Info, Report};
+use crate::search::Found;
+use handler::Isolated;
+use process::{LOADING, Process};
+use wire::{Order, SentFault, Source, Word};
+
+/// The command that calls [`serve_isolated`]: program and arguments.
+static COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Says how this program starts a plugin's process: a command that calls [`serve_isolated`] and does nothing
+/// else. The first call counts.
+pub fn isolate_with(command: impl IntoIterator<Item = OsString>) {
+    COMMAND.get_or_init(|| command.into_iter().collect());
+}
+
+/// A plugin that is loaded in processes of their own, one for each of its handlers.
+#[derive(Clone, Debug)]
+pub struct Apart {
+    name: String,
+    source: Source,
+    limit: Duration,
+}
+
+impl Apart {
+    /// Loads the plugin in a process, and asks what it has. None of its code runs in this one.
+    pub fn open(found: &Found, limit: Duration) -> Result<(Self, Info), PluginError> {
+        let (identity, source) = match found {
+            Found::File(path) => {
+                let full = path.canonicalize().map_err(|source| PluginError::File { path: path.clone(), source })?;
+                (inspect(path)?, Source::File(full))
+            }
+            Found::BuiltIn(linked) => {
+                let identity = Identity::of(linked.identity);
+                let source = Source::BuiltIn(identity.name.clone());
+                (identity, source)
+            }
+        };
+        if let (Some(why), Found::File(path)) = (identity.obstacle(), found) {
+            return Err(identity.mismatch(path, why));
+        }
+        let apart = Self { name: identity.name.clone(), source, limit };
+        let (_, word) = apart.start(None)?;
+        let Word::Loaded(json) = word else { return Err(apart.error(refusal(word))) };
+        let report: Report = serde_json::from_str(&json).map_err(|error| apart.error(error.to_string()))?;
+        let info = report.info.ok_or_else(|| apart.error("it reports nothing".to_owned()))?;
+        // The file is named as it was given.
+        let path = found.file().map(Path::to_owned);
+        Ok((apart, Info { path, ..info }))
+    }
+
+    /// Makes a handler, in a process.
+    pub fn handler(&self, options: &toml::Table) -> Result<Box<dyn Handler>, PluginError> {
+        let text = toml::to_string(options);
+        let text = text.map_err(|error| self.error(format!("its options cannot be passed on: {error}")))?;
+        match self.start(Some(text))? {
+            (process, Word::Made { name, whens, on_error, ranks }) => {
+                Ok(Box::new(Isolated::new(process, self.limit, name, whens, on_error, ranks)))
+            }
+            (_, Word::Refused(fault)) if fault.of_options => {
+                Err(PluginError::Options { name: self.name.clone(), fault: Box::new(SentFault::received(fault)) })
+            }
+            (_, word) => Err(self.error(refusal(word))),
+        }
+    }
+
+    fn start(&self, options: Option<String>) -> Result<(Process, Word), PluginError> {
+        let Some([program, arguments @ ..]) = COMMAND.get().map(Vec::as_slice) else {
+            return Err(self.error("this program has no command for plugins in processes of their own".to_owned()));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let process = Process::start(command);
+        let mut process = process.map_err(|error| self.error(format!("no process can be started for it: {error}")))?;
+        process.allow(LOADING);
+        let word = process.ask(&Order::Load { source: self.source.clone(), options });
+        let word = word.map_err(|over| self.error(format!("while it was loaded, {over}")))?;
+        Ok((process, word))
+    }
+
+    fn error(&self, why: String) -> PluginError {
+        PluginError::Plugin { name: self.name.clone(), why }
+    }
+}
+
+/// What an answer that was not hoped for says.
+fn refusal(word: Word) -> String {
+    match word {
+        Word::Refused(fault) => fault.received().message,
+        _ => "its process gave another answer than it was asked for".to_owned(),
+    }
+}

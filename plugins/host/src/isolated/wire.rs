@@ -1,0 +1,294 @@
+//! What crosses between the program and the process of a plugin: messages over a socket pair, tensors in
+//! memory that both have.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use hearth_engine::{
+    CheckpointRequest, Combine, DType, LayerStatistics, LayerValues, Level, Metrics, NamesOf, OnError, Ranks, Scalar,
+    State,
+};
+use hearth_registry::Fault;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The most bytes of one message. Tensors are not part of messages.
+const MOST: usize = 1 << 28;
+
+/// Which plugin the process loads.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Source {
+    /// From its library.
+    File(PathBuf),
+    /// The bundled one of this name, which the program links.
+    BuiltIn(String),
+}
+
+/// From the program to the plugin's process.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Load the plugin, and make its handler where there are options (TOML).
+    Load { source: Source, options: Option<String> },
+    /// Call the handler.
+    Event { event: u32, state: SentState },
+    /// Ask a filter function.
+    Accept { filter: usize, counter: u64, state: SentState },
+    /// Ask what checkpoints hold.
+    SaveState,
+    /// Give it back.
+    LoadState(Vec<u8>),
+    /// What a request came to.
+    Answer(Answer),
+    /// End.
+    Quit,
+}
+
+/// From the plugin's process to the program.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Word {
+    /// The plugin is loaded: its report as JSON.
+    Loaded(String),
+    /// The handler is made.
+    Made { name: String, whens: Vec<SentWhen>, on_error: OnError, ranks: Ranks },
+    /// The plugin cannot be loaded, or refuses its options.
+    Refused(SentFault),
+    /// The handler has returned.
+    Handled(Result<(), String>),
+    /// What the filter says.
+    Accepted(bool),
+    /// What checkpoints hold.
+    State(Option<Vec<u8>>),
+    /// Whether it took its state back.
+    Restored(Result<(), String>),
+    /// While it handles an event, the handler asks for something.
+    Ask(Request),
+}
+
+/// A request of a handler: the methods of the engine's `Host`.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Request {
+    Terminate(String),
+    TerminateEpoch(String),
+    Interrupt(String),
+    SetMetric(String, f64),
+    Names(NamesOf),
+    Output(String),
+    Cases,
+    Numbers(String),
+    Texts(String),
+    LearningRate,
+    SetLearningRate(f64),
+    LayerStatistics(LayerValues),
+    Run(String),
+    Tensor(String),
+    /// Its elements are in the shared memory, as those of an image to attach.
+    PutTensor(String, SentTensor),
+    Combine(Vec<String>, Combine, String),
+    SaveCheckpoint(CheckpointRequest),
+    LoadCheckpoint(PathBuf),
+    Log(Level, String),
+    Scalar(String, f64),
+    Remember(String, Vec<u8>),
+    Recall(String),
+    AttachFile(String, Vec<u8>),
+    AttachImage(String, SentTensor),
+}
+
+/// What a request came to.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    Done,
+    Refused(String),
+    Names(Vec<String>),
+    Number(f64),
+    Perhaps(Option<f64>),
+    Numbers(Vec<Vec<f64>>),
+    Layers(Vec<LayerStatistics>),
+    Metrics(Metrics),
+    /// Its elements are in the shared memory.
+    Tensor(SentTensor),
+    Bytes(Option<Vec<u8>>),
+}
+
+/// A tensor whose elements are in the shared memory.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SentTensor {
+    pub dtype: u8,
+    pub shape: Vec<usize>,
+    pub bytes: usize,
+}
+
+impl SentTensor {
+    pub fn new(dtype: DType, shape: &[usize], bytes: &[u8]) -> Self {
+        Self { dtype: dtype as u8, shape: shape.to_vec(), bytes: bytes.len() }
+    }
+}
+
+/// A state with what its own serialization leaves out.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SentState {
+    state: State,
+    scalars: Vec<(String, f64, u64)>,
+    exception: Option<String>,
+}
+
+impl SentState {
+    pub fn of(state: &State) -> Self {
+        let scalar = |(tag, scalar): (&String, &Scalar)| (tag.clone(), scalar.value, scalar.iteration);
+        Self {
+            state: state.clone(),
+            scalars: state.scalars.iter().map(scalar).collect(),
+            exception: state.exception.clone(),
+        }
+    }
+
+    pub fn received(self) -> State {
+        let Self { mut state, scalars, exception } = self;
+        state.scalars = scalars.into_iter().map(|(tag, value, iteration)| (tag, Scalar { value, iteration })).collect();
+        state.exception = exception;
+        state
+    }
+}
+
+/// The alternatives of one `When`. A function stays in the plugin's process, and has a number.
+pub type SentWhen = Vec<SentAlternative>;
+
+/// An event with its filter.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SentAlternative {
+    pub event: u32,
+    pub custom_name: Option<String>,
+    pub every: Option<u64>,
+    pub once: Option<Vec<u64>>,
+    pub before: Option<u64>,
+    pub after: Option<u64>,
+    pub accept: Option<usize>,
+}
+
+/// What is wrong with an option (`of_options`), or with the plugin.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SentFault {
+    pub of_options: bool,
+    path: String,
+    message: String,
+    suggestion: Option<String>,
+}
+
+impl SentFault {
+    pub fn plain(message: String) -> Self {
+        Self { of_options: false, path: String::new(), message, suggestion: None }
+    }
+
+    pub fn of_options(fault: Fault) -> Self {
+        let Fault { path, message, suggestion, .. } = fault;
+        Self { of_options: true, path, message, suggestion }
+    }
+
+    pub fn received(self) -> Fault {
+        Fault::at(self.path, self.message).meaning(self.suggestion)
+    }
+}
+
+/// Sends a message: its length and its bytes.
+pub fn send(mut to: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let body = postcard::to_allocvec(message).map_err(io::Error::other)?;
+    let length = body.len();
+    if length > MOST {
+        let what = format!("{length} bytes are more than the {MOST} that a message to or from a plugin may have");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let mut bytes = Vec::with_capacity(size_of::<u32>() + length);
+    bytes.extend_from_slice(&(length as u32).to_le_bytes());
+    bytes.extend_from_slice(&body);
+    to.write_all(&bytes)
+}
+
+/// Receives a message.
+pub fn receive<T: DeserializeOwned>(mut from: &UnixStream) -> io::Result<T> {
+    let mut length = [0; size_of::<u32>()];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MOST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
+    }
+    // What arrives is kept, not what was announced.
+    let mut bytes = Vec::new();
+    from.take(length as u64).read_to_end(&mut bytes)?;
+    if bytes.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// The memory that both processes have, for the elements of one tensor at a time. This side only copies
+/// into and out of it: whatever the other side does to it cannot harm this one.
+#[derive(Debug)]
+pub struct Shared {
+    file: File,
+    length: u64,
+}
+
+impl Shared {
+    pub fn new(file: File) -> Self {
+        Self { file, length: 0 }
+    }
+
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // Only grows: the other side may have it mapped.
+        self.length = self.length.max(self.file.metadata()?.len());
+        if self.length < bytes.len() as u64 {
+            self.file.set_len(bytes.len() as u64)?;
+            self.length = bytes.len() as u64;
+        }
+        self.file.write_all_at(bytes, 0)
+    }
+
+    pub fn take(&self, count: usize) -> io::Result<Vec<u8>> {
+        if count as u64 > self.file.metadata()?.len() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it says that it sent more than it did"));
+        }
+        let mut bytes = vec![0; count];
+        self.file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_crosses_whole() {
+        let mut state = State::new("trainer");
+        state.metrics.insert("dice".into(), f64::NAN);
+        state.scalars.insert("rate".into(), Scalar { value: 0.5, iteration: 3 });
+        (state.exception, state.epoch_length, state.pass.number) = (Some("é".into()), Some(4), 2);
+        let (here, there) = UnixStream::pair().expect("a pair");
+        send(&here, &Order::Event { event: 3, state: SentState::of(&state) }).expect("sent");
+        let Order::Event { event: 3, state: received } = receive(&there).expect("received") else {
+            panic!("another message")
+        };
+        assert_eq!(format!("{:?}", received.received()), format!("{state:?}"));
+    }
+
+    #[test]
+    fn lengths_that_lie_are_errors() {
+        let (mut here, there) = UnixStream::pair().expect("a pair");
+        here.write_all(&u32::MAX.to_le_bytes()).expect("written");
+        assert!(receive::<Order>(&there).is_err_and(|error| error.to_string().contains("4294967295")));
+        here.write_all(&8_u32.to_le_bytes()).and_then(|()| here.write_all(&[1, 2])).expect("written");
+        drop(here);
+        assert!(receive::<Order>(&there).is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof));
+        let mut shared = Shared::new(tempfile::tempfile().expect("a file"));
+        shared.put(&[1, 2, 3]).expect("written");
+        assert_eq!(shared.take(3).expect("there"), [1, 2, 3]);
+        assert!(shared.take(usize::MAX).is_err());
+    }
+}
