@@ -3,7 +3,6 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
-use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +15,7 @@ use crate::layers::{
     UpSampleOptions, UpsampleMode, in_space, max_pool,
 };
 use crate::named::Named;
+use crate::trace::concat;
 
 /// How to build a [`BasicUNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -210,7 +210,7 @@ impl UpCat {
             n => Tensor::cat(vec![up.clone(), up.narrow(axis, n - 1, 1)], axis),
         });
         let dtype = up.dtype();
-        two_conv(&self.convs, Tensor::cat(vec![cast(encoder, dtype), up], 1))
+        two_conv(&self.convs, concat(encoder, up, dtype))
     }
 }
 
