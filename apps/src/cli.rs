@@ -11,7 +11,7 @@ use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::prelude::*;
 
 use crate::commands::{
-    bench, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
+    bench, completions, convert, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
     metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
 };
 use crate::cores;
@@ -67,9 +67,10 @@ enum Command {
     Report(report::Args),
     /// List networks, and count the cost of one
     Models(models::Args),
-    /// Convert weights of PyTorch and MONAI to safetensors, and check them against a network
-    Convert(convert_weights::Args),
-    /// Write a run for another program: a model folder of nnU-Net v2
+    /// Convert images between NIfTI, NRRD, MetaImage, DICOM and surfaces; weights of PyTorch and MONAI to
+    /// safetensors
+    Convert(convert::Args),
+    /// Write a run for another program: a model folder of nnU-Net v2, a MONAI bundle, an ONNX model
     Export(export::Args),
     /// Make, inspect and check data sets
     Data(data::Args),
@@ -235,7 +236,7 @@ impl Command {
             Command::Watch(args) => watch::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Models(args) => models::run(&args),
-            Command::Convert(args) => convert_weights::run(&args),
+            Command::Convert(args) => convert::run(&args),
             Command::Export(args) => export::run(&args),
             Command::Data(args) => data::run(&args),
             Command::Devices(args) => devices::run(&args),

@@ -3,7 +3,8 @@
 pub mod bench;
 pub mod completions;
 pub mod convert;
-pub mod convert_weights;
+mod convert_image;
+mod convert_weights;
 pub mod data;
 pub mod demo;
 pub mod devices;
@@ -37,6 +38,7 @@ pub mod preprocess;
 pub mod preview;
 pub mod profile;
 pub mod recipes;
+mod region_files;
 pub mod reference;
 pub mod report;
 pub mod train;

@@ -20,4 +20,4 @@ mod model;
 mod wire;
 
 pub use lower::{About, LowerError, lower};
-pub use model::{Encoded, Model};
+pub use model::{Encoded, MOST_WITHIN, Model};

@@ -9,7 +9,7 @@ const IR_VERSION: i64 = 8;
 const OPSET: i64 = 17;
 
 /// Protocol Buffers have no message above this many bytes; weights go to a second file before.
-const MOST: usize = 1_900_000_000;
+pub const MOST_WITHIN: usize = 1_900_000_000;
 
 /// Alignment of weights in the second file, so that runtimes map it into memory.
 const ALIGNED: usize = 4096;
@@ -76,7 +76,7 @@ pub struct Encoded {
 impl Model {
     /// The file; its weights are in it up to 1.9 GB, and else in `model.onnx.data`.
     pub fn encode(&self) -> Encoded {
-        self.encode_as("model.onnx.data", MOST)
+        self.encode_as("model.onnx.data", MOST_WITHIN)
     }
 
     /// The same with the name of the second file, and the most bytes of weights in the first.

@@ -11,6 +11,7 @@
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
 
 pub mod advice;
+pub mod export;
 mod error;
 pub mod nnunet;
 pub mod notice;
