@@ -48,7 +48,7 @@ fn a_ball_has_its_volume_and_its_place_in_space() {
     mirrored[2][3] = 25.0;
     for affine in [AFFINE, mirrored] {
         let mut mesh = Mesh::of_label(&ball(&affine), SHAPE, &affine, 3.0).expect("a surface");
-        for (step, most) in [("as cut", 0.9), ("smoothed", 0.5), ("decimated", 0.6)] {
+        for (step, most) in [("as cut", 1.0), ("smoothed", 0.6), ("decimated", 0.7)] {
             match step {
                 "smoothed" => mesh.smooth(Smoothing::default()).expect("smoothed"),
                 "decimated" => mesh.decimate(0.8).expect("decimated"),
