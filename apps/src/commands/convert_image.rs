@@ -6,9 +6,7 @@ use clap::ValueEnum;
 use hearth_data::dicom::write::SegmentationType;
 use hearth_data::dicom::{Authorship, DrawnBy, Series, scan};
 use hearth_data::readers::read_segments;
-use hearth_data::writers::{
-    RegionFile, Segment, SurfaceOptions, SurfaceSpace, read_codes, regions_of, write_surfaces,
-};
+use hearth_data::writers::{RegionFile, Segment, SurfaceOptions, SurfaceSpace, read_codes, regions_of, write_surfaces};
 use hearth_data::{Image, ReadOptions, WriteOptions, read_image_with, write_image};
 
 use crate::error::{Context, Failure, Outcome};
@@ -246,7 +244,7 @@ fn the_series(folder: &Path, wanted: Option<&str>) -> Outcome<Series> {
     let doing = || format!("--like {}", folder.display());
     let found = scan(folder).while_doing(doing)?;
     let place = match wanted {
-        Some(wanted) => found.select(wanted).while_doing(doing)?,
+        Some(wanted) => found.select(wanted).map_err(|why| Failure::new(format!("{}: {why}", doing())))?,
         None if found.series.len() == 1 => 0,
         None => {
             let listed: Vec<String> = found.series.iter().map(|series| format!("\n  {}", series.summary())).collect();

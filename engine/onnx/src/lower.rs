@@ -244,9 +244,7 @@ impl Lowering {
                 self.with_axes(name, &y)
             }
             Op::Concat => self.step("Concat", name, &given, vec![("axis", Attribute::Int(1))]),
-            Op::Repeat { times } => {
-                self.step("Concat", name, &vec![x; *times], vec![("axis", Attribute::Int(1))])
-            }
+            Op::Repeat { times } => self.step("Concat", name, &vec![x; *times], vec![("axis", Attribute::Int(1))]),
             Op::Sum => self.step("Add", name, &given, Vec::new()),
             Op::Product => self.step("Mul", name, &given, Vec::new()),
             other => return Err(LowerError { layer: name.to_owned(), what: format!("{other:.60?} has no operator") }),
@@ -341,7 +339,8 @@ impl Lowering {
                 self.step("Mul", name, &[x, &gate], Vec::new())
             }
             "gelu" => {
-                let (root, one) = (self.scalar(part("root"), std::f32::consts::FRAC_1_SQRT_2), self.scalar(part("one"), 1.0));
+                let (root, one) =
+                    (self.scalar(part("root"), std::f32::consts::FRAC_1_SQRT_2), self.scalar(part("one"), 1.0));
                 let half = self.scalar(part("half"), 0.5);
                 let scaled = self.step("Mul", &part("scaled"), &[x, &root], Vec::new());
                 let erf = self.step("Erf", &part("erf"), &[&scaled], Vec::new());

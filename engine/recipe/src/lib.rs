@@ -11,8 +11,8 @@
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
 
 pub mod advice;
-pub mod export;
 mod error;
+pub mod export;
 pub mod nnunet;
 pub mod notice;
 pub mod recipe;

@@ -26,8 +26,7 @@ pub(crate) const EDGES: [(usize, usize); 12] = {
 };
 
 /// Corners of each face, counter-clockwise seen from outside.
-const FACES: [[usize; 4]; 6] =
-    [[0, 4, 6, 2], [1, 3, 7, 5], [0, 1, 5, 4], [2, 6, 7, 3], [0, 2, 3, 1], [4, 5, 7, 6]];
+const FACES: [[usize; 4]; 6] = [[0, 4, 6, 2], [1, 3, 7, 5], [0, 1, 5, 4], [2, 6, 7, 3], [0, 2, 3, 1], [4, 5, 7, 6]];
 
 /// The loops of edges that each combination of corners has, by the bits of the corners inside;
 /// counter-clockwise seen from outside.

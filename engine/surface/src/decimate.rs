@@ -140,8 +140,7 @@ impl Mesh {
         }
         let (vertices, mut left) = (self.vertices.len(), self.faces.len());
         let alive = vec![true; left];
-        let mut work =
-            Work { mesh: self, around, quadrics, state: vec![0; vertices], alive, queue: BinaryHeap::new() };
+        let mut work = Work { mesh: self, around, quadrics, state: vec![0; vertices], alive, queue: BinaryHeap::new() };
         for place in 0..left {
             let [a, b, c] = work.mesh.faces[place];
             for (from, to) in [(a, b), (b, c), (c, a)] {

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// Anisotropic, oblique, and mirrored: voxel to RAS+ mm.
-const AFFINE: Affine =
-    [[-0.8, 0.0, 0.3, 40.0], [0.0, 0.9, 0.0, -70.0], [0.24, 0.0, 1.0, 12.5], [0.0, 0.0, 0.0, 1.0]];
+const AFFINE: Affine = [[-0.8, 0.0, 0.3, 40.0], [0.0, 0.9, 0.0, -70.0], [0.24, 0.0, 1.0, 12.5], [0.0, 0.0, 0.0, 1.0]];
 const SHAPE: [usize; 3] = [70, 64, 60];
 const CENTRE: [f64; 3] = [20.0, -42.0, 50.0];
 const RADIUS: f64 = 18.0;

@@ -113,7 +113,7 @@ pub fn parse_codes(text: &str) -> Result<BTreeMap<String, Coding>, String> {
             None => Ok(code),
         }
     };
-    let coding = |(name, entry): (String, Entry)| {
+    let coding = |(name, entry): (String, Entry)| -> Result<(String, Coding), String> {
         let Entry { category, r#type, site } = entry;
         let (category, kind) = (code(&name, category)?, code(&name, r#type)?);
         let site = site.map(|site| code(&name, site)).transpose()?;

@@ -58,7 +58,10 @@ pub fn write_surfaces(
         return Err(format("expected a name that ends in .stl or .obj".to_owned()));
     }
     if image.channels() != 1 {
-        return Err(format(format!("surfaces are those of one label map; the image has {} channels", image.channels())));
+        return Err(format(format!(
+            "surfaces are those of one label map; the image has {} channels",
+            image.channels()
+        )));
     }
     let values = image.to_vec();
     let present = labels(&values).map_err(format)?;

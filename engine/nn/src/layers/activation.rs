@@ -7,8 +7,8 @@ use hearth_kernels::{cast, rectified_sum, rectify};
 
 use super::{ConfigError, LayerSpec, Scope};
 use crate::cost;
-use crate::trace::{self, Op, Weight};
 use crate::softmax::{log_softmax, softmax};
+use crate::trace::{self, Op, Weight};
 
 const KNOWN: &str = "relu, leakyrelu, prelu, relu6, elu, selu, celu, gelu, sigmoid, tanh, softmax, logsoftmax, swish, \
                      memswish, mish";

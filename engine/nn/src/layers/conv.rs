@@ -164,8 +164,7 @@ impl ConvTranspose {
     /// For the network's graph.
     fn op(&self) -> Op {
         let (ConvShape { stride, padding, dilation, groups }, output_padding) = (self.shape, self.output_padding);
-        let (weight, bias) =
-            (Weight::of(&self.weight.val()), self.bias.as_ref().map(|bias| Weight::of(&bias.val())));
+        let (weight, bias) = (Weight::of(&self.weight.val()), self.bias.as_ref().map(|bias| Weight::of(&bias.val())));
         Op::ConvTranspose { weight, bias, stride, padding, output_padding, dilation, groups }
     }
 

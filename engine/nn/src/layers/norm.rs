@@ -11,8 +11,8 @@ use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
 
 use super::{Act, ConfigError, LayerPath, LayerSpec, Scope, SyncedNorms, relu};
 use crate::cost;
-use crate::trace::{self, Op, Weight};
 use crate::running::{Buffer, Counter};
+use crate::trace::{self, Op, Weight};
 
 /// Counts the output of a layer, which its weight identifies where it has one.
 fn counted(weight: &Option<Param<Tensor<1>>>, y: Tensor<5>) -> Tensor<5> {

@@ -120,7 +120,9 @@ pub enum TraceError {
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// A layer takes what no recorded layer gave.
-    #[error("{network}: {layer} takes values that no known layer gave, so the network has an operation that has no graph")]
+    #[error(
+        "{network}: {layer} takes values that no known layer gave, so the network has an operation that has no graph"
+    )]
     Unknown {
         /// The network.
         network: &'static str,
@@ -164,7 +166,11 @@ pub fn trace<N: Network>(net: &N, input: [usize; 5]) -> Result<Graph, TraceError
     net.check_input(input)?;
     let net = net.valid();
     let first = pass(&net, input, 1)?;
-    if pass(&net, input, 2)? == first { Ok(first) } else { Err(TraceError::Ambiguous { network: net.name(), shape: input }) }
+    if pass(&net, input, 2)? == first {
+        Ok(first)
+    } else {
+        Err(TraceError::Ambiguous { network: net.name(), shape: input })
+    }
 }
 
 fn pass<N: Network>(net: &N, shape: [usize; 5], seed: u64) -> Result<Graph, TraceError> {

@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_nn::networks::Network;
+use burn::tensor::Device;
+use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_nn::trace::{Graph, TraceError, trace};
+use hearth_nn::weights;
 use hearth_onnx::{About, lower};
+use hearth_registry::Document;
 use hearth_train::RunFolder;
 use serde_json::{Value, json};
 
 use super::parameter;
 use crate::error::{Context, Outcome, RecipeError};
 use crate::recipe::{Output, Recipe};
+use crate::run::checkpoint_file;
 use crate::run::folders::replace;
-use crate::run::{Opening, Trained};
 
 /// Sizes of an axis that are tried, smallest first: a network is traced at the first that it takes,
 /// where its lowest level has more than one voxel.
@@ -37,10 +40,15 @@ pub struct OnnxExport {
 /// Where the run cannot be opened, its network has a layer without an operator, or a file cannot be
 /// written.
 pub fn onnx(folder: &RunFolder, checkpoint: &str, path: &Path) -> Outcome<OnnxExport> {
-    let trained = Trained::open_with(folder, Opening::new(checkpoint, "cpu"))?;
-    let recipe = &trained.plan.recipe;
-    let graph = traced(&trained).while_doing(|| format!("{} has no ONNX model", folder.root().display()))?;
-    let about = about(&trained, recipe)?;
+    let doing = || format!("cannot export {} as an ONNX model", folder.root().display());
+    let recipe = Recipe::read(&Document::open(&folder.recipe())?)?;
+    let (checkpoint, bytes) = checkpoint_file(folder, checkpoint)?;
+    // In f32 on the CPU, whatever the run computed in.
+    let net = recipe.network.init(&Device::default(), 0).map_err(RecipeError::from_error).while_doing(doing)?;
+    let net = weights::from_bytes(net, &bytes).while_doing(doing)?.0;
+    let graph = traced(&net).while_doing(doing)?;
+    let hash = blake3::hash(&bytes).to_hex();
+    let about = about(folder, &recipe, &checkpoint)?.with("weights_blake3", hash.as_str());
     let model = lower(&graph, &about).map_err(RecipeError::from_error)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let data_name = format!("{name}.data");
@@ -49,6 +57,10 @@ pub fn onnx(folder: &RunFolder, checkpoint: &str, path: &Path) -> Outcome<OnnxEx
     // The model last: with it all is there.
     if let Some(data) = &encoded.data {
         let path = path.with_file_name(&data_name);
+        if path.symlink_metadata().is_ok() {
+            let advice = "remove it, or give the model another name";
+            return Err(RecipeError::new(format!("{} exists already; {advice}", path.display())));
+        }
         replace(&path, data)?;
         files.push(path);
     }
@@ -58,8 +70,7 @@ pub fn onnx(folder: &RunFolder, checkpoint: &str, path: &Path) -> Outcome<OnnxEx
 }
 
 /// The graph at the first size that has one.
-fn traced(trained: &Trained) -> Outcome<Graph> {
-    let net = &trained.network;
+fn traced(net: &AnyNetwork) -> Outcome<Graph> {
     let (dims, [channels, _]) = (net.spatial_dims(), net.channels());
     let shape = |size: usize| [1, channels, size, size, if dims == 3 { size } else { 1 }];
     let fits: Vec<usize> = SIZES.into_iter().filter(|size| net.check_input(shape(*size)).is_ok()).collect();
@@ -78,21 +89,26 @@ fn traced(trained: &Trained) -> Outcome<Graph> {
     }
 }
 
-fn about(trained: &Trained, recipe: &Recipe) -> Outcome<About> {
+fn about(folder: &RunFolder, recipe: &Recipe, checkpoint: &str) -> Outcome<About> {
+    let path = folder.recipe();
+    let text = std::fs::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
     let activation = match recipe.output() {
         Output::Labels => "softmax",
         Output::Regions => "sigmoid",
         Output::Scores if recipe.learns().gives_probabilities() => {
-            if recipe.learns().names_a_winner() { "softmax" } else { "sigmoid" }
+            if recipe.learns().names_a_winner() {
+                "softmax"
+            } else {
+                "sigmoid"
+            }
         }
         Output::Scores | Output::Image => "none",
     };
     let mut about = About::new(recipe.title())
         .with("labels", json!(recipe.labels).to_string())
         .with("activation", activation)
-        .with("checkpoint", &trained.checkpoint)
-        .with("weights_blake3", &trained.weights)
-        .with("recipe", toml::to_string(recipe).map_err(RecipeError::from_error)?);
+        .with("checkpoint", checkpoint)
+        .with("recipe", text);
     let inferer = serde_json::to_value(&recipe.inferer)?;
     let spacing = parameter(recipe, "Spacing", "pixdim");
     let axcodes = parameter(recipe, "Orientation", "axcodes");

@@ -55,12 +55,12 @@ pub(super) fn preprocessing(recipe: &Recipe) -> Outcome<Vec<Value>> {
         let what = plain(name);
         if !KNOWN.contains(&what) {
             let advice = "a bundle has what MONAI computes in the same way";
-            return Err(RecipeError::new(format!("the transform {name} of the image cannot be told to MONAI: {advice}")));
+            return Err(RecipeError::new(format!(
+                "the transform {name} of the image cannot be told to MONAI: {advice}"
+            )));
         }
-        let mut entry = Map::from_iter([
-            ("_target_".to_owned(), json!(format!("{what}d"))),
-            ("keys".to_owned(), json!("image")),
-        ]);
+        let mut entry =
+            Map::from_iter([("_target_".to_owned(), json!(format!("{what}d"))), ("keys".to_owned(), json!("image"))]);
         for field in step.fields() {
             let key = field.key.as_str();
             if ["name", "keys", "only", "batch", "allow_missing_keys"].contains(&key)

@@ -229,6 +229,9 @@ mod tests {
         assert_eq!(interpreted(Some("organ"), "thing"), "ORGAN");
         assert_eq!(coding(None, "liver tumours").site, Some(Code::new("10200004", "SCT", "Liver")));
         let in_lung = coding(Some("Neoplasm"), "lung");
-        assert_eq!((in_lung.kind.meaning.as_str(), in_lung.site.expect("a site").meaning.as_str()), ("Neoplasm", "Lung"));
+        assert_eq!(
+            (in_lung.kind.meaning.as_str(), in_lung.site.expect("a site").meaning.as_str()),
+            ("Neoplasm", "Lung")
+        );
     }
 }

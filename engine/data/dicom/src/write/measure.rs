@@ -194,9 +194,8 @@ mod tests {
     #[test]
     fn parts_are_measured_apart() {
         // Two bars of one pixel that touch at a corner.
-        let values: Vec<f32> = (0..100)
-            .map(|i| f32::from(u8::from(matches!((i / 10, i % 10), (0..5, 3) | (5..8, 4)))))
-            .collect();
+        let values: Vec<f32> =
+            (0..100).map(|i| f32::from(u8::from(matches!((i / 10, i % 10), (0..5, 3) | (5..8, 4))))).collect();
         let affine = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
         let grid = Grid::new([10, 10, 1], affine);
         let [measured] = &measure(&RegionVolume::of_labels(values, vec![Region::new(1, "bar")], grid))[..] else {

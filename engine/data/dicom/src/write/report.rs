@@ -52,19 +52,20 @@ pub fn report(
     });
     let measurements = container("126010", "DCM", "Imaging Measurements").items(tags::CONTENT_SEQUENCE, groups);
     let library = container("111028", "DCM", "Image Library").item(tags::CONTENT_SEQUENCE, image_group(series));
-    let mut content = vec![
-        item("HAS CONCEPT MOD", "CODE", "121049", "DCM", "Language of Content Item and Descendants")
-            .concept(tags::CONCEPT_CODE_SEQUENCE, "en-US", "RFC5646", "English (United States)"),
-    ];
-    content.extend(observer(by, &uids));
-    content.push(
-        item("HAS CONCEPT MOD", "CODE", "121058", "DCM", "Procedure reported").concept(
+    let mut content =
+        vec![item("HAS CONCEPT MOD", "CODE", "121049", "DCM", "Language of Content Item and Descendants").concept(
             tags::CONCEPT_CODE_SEQUENCE,
-            "363679005",
-            "SCT",
-            "Imaging procedure",
-        ),
-    );
+            "en-US",
+            "RFC5646",
+            "English (United States)",
+        )];
+    content.extend(observer(by, &uids));
+    content.push(item("HAS CONCEPT MOD", "CODE", "121058", "DCM", "Procedure reported").concept(
+        tags::CONCEPT_CODE_SEQUENCE,
+        "363679005",
+        "SCT",
+        "Imaging procedure",
+    ));
     content.push(library);
     content.push(measurements);
     let object = begin(CLASS, "SR", series, &uids, by)?
@@ -88,10 +89,12 @@ pub fn report(
 
 /// A content item with its name.
 fn item(relation: &str, kind: &str, value: &str, scheme: &str, meaning: &str) -> Object {
-    Object::new()
-        .text(tags::RELATIONSHIP_TYPE, VR::CS, relation)
-        .text(tags::VALUE_TYPE, VR::CS, kind)
-        .concept(tags::CONCEPT_NAME_CODE_SEQUENCE, value, scheme, meaning)
+    Object::new().text(tags::RELATIONSHIP_TYPE, VR::CS, relation).text(tags::VALUE_TYPE, VR::CS, kind).concept(
+        tags::CONCEPT_NAME_CODE_SEQUENCE,
+        value,
+        scheme,
+        meaning,
+    )
 }
 
 fn container(value: &str, scheme: &str, meaning: &str) -> Object {
@@ -99,9 +102,7 @@ fn container(value: &str, scheme: &str, meaning: &str) -> Object {
 }
 
 fn template(identifier: &str) -> Object {
-    Object::new()
-        .text(tags::MAPPING_RESOURCE, VR::CS, "DCMR")
-        .text(tags::TEMPLATE_IDENTIFIER, VR::CS, identifier)
+    Object::new().text(tags::MAPPING_RESOURCE, VR::CS, "DCMR").text(tags::TEMPLATE_IDENTIFIER, VR::CS, identifier)
 }
 
 /// Who observed: the program, with the model's name; a person is not known by name here.
@@ -176,18 +177,15 @@ fn group(
         content.push(
             item("CONTAINS", "IMAGE", "121191", "DCM", "Referenced Segment").item(tags::REFERENCED_SOP_SEQUENCE, seg),
         );
-        content.push(
-            item("CONTAINS", "UIDREF", "121232", "DCM", "Source series for segmentation").text(
-                tags::UID,
-                VR::UI,
-                series.uid(),
-            ),
-        );
+        content.push(item("CONTAINS", "UIDREF", "121232", "DCM", "Source series for segmentation").text(
+            tags::UID,
+            VR::UI,
+            series.uid(),
+        ));
     }
     if let Some(site) = &coding.site {
         content.push(
-            item("HAS CONCEPT MOD", "CODE", "363698007", "SCT", "Finding Site")
-                .code(tags::CONCEPT_CODE_SEQUENCE, site),
+            item("HAS CONCEPT MOD", "CODE", "363698007", "SCT", "Finding Site").code(tags::CONCEPT_CODE_SEQUENCE, site),
         );
     }
     let millimetre = Code::new("mm", "UCUM", "millimeter");

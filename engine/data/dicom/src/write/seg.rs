@@ -166,11 +166,7 @@ pub fn segmentation_as(
     object = match storage {
         SegmentationType::Binary => object.bytes(tags::PIXEL_DATA, bit_pixels(&checked, &frames)),
         SegmentationType::Fractional => object
-            .text(
-                tags::SEGMENTATION_FRACTIONAL_TYPE,
-                VR::CS,
-                if volume.channels { "PROBABILITY" } else { "OCCUPANCY" },
-            )
+            .text(tags::SEGMENTATION_FRACTIONAL_TYPE, VR::CS, if volume.channels { "PROBABILITY" } else { "OCCUPANCY" })
             .shorts(tags::MAXIMUM_FRACTIONAL_VALUE, &[FULL as u16])
             .bytes(tags::PIXEL_DATA, fractions(&checked, &frames)),
         SegmentationType::LabelMap => {
