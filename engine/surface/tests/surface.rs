@@ -158,7 +158,7 @@ for path in sys.argv[5:]:
     mesh = trimesh.load(path, force="mesh")
     if "SPACE=LPS" in head:
         mesh.apply_transform(np.diag([-1.0, -1, 1, 1]))
-    a, b = mesh.vertices, theirs.vertices
+    a, b = mesh.subdivide().subdivide().vertices, theirs.vertices
     hausdorff = max(cKDTree(a).query(b)[0].max(), cKDTree(b).query(a)[0].max())
     outward = np.einsum("ij,ij->i", mesh.face_normals, mesh.triangles_center - centre) > 0
     out[name] = {

@@ -200,7 +200,7 @@ for path in sys.argv[1:]:
         said = []
         for g in groups:
             numbers = {m.name.meaning: [round(float(m.value), 4), m.unit.value] for m in g.get_measurements()}
-            site = [s.topography.value for s in g.finding_sites]
+            site = [s.value.value for s in g.finding_sites]
             said.append({
                 "id": g.tracking_identifier, "finding": [g.finding_type.value, g.finding_type.meaning],
                 "category": g.finding_category.value, "site": site,
@@ -211,14 +211,14 @@ for path in sys.argv[1:]:
         evidence = plain.CurrentRequestedProcedureEvidenceSequence[0].ReferencedSeriesSequence
         out[name] = {
             "groups": said, "evidence": [len(s.ReferencedSOPSequence) for s in evidence],
-            "patient": str(plain.PatientName), "class": str(plain.SOPClassUID.name),
+            "patient": str(plain.PatientName), "class": str(plain.SOPClassUID),
             "items": len(plain.ContentSequence[-1].ContentSequence),
         }
     else:
         seg = hd.seg.segread(path)
         about = [seg.get_segment_description(n) for n in seg.segment_numbers]
         out[name] = {
-            "type": seg.segmentation_type.value, "uid": str(seg.SOPInstanceUID), "class": str(seg.SOPClassUID.name),
+            "type": seg.segmentation_type.value, "uid": str(seg.SOPInstanceUID), "class": str(seg.SOPClassUID),
             "labels": [[int(a.segment_number), a.segment_label, a.segmented_property_type.value] for a in about],
             "frames": int(seg.NumberOfFrames),
         }
@@ -239,7 +239,7 @@ fn check(said: &Value, series: &Series) {
     assert_eq!((&binary["type"], &binary["labels"], &binary["frames"]), (&json!("BINARY"), &labels, &json!(4)));
     assert_eq!(binary["voxels"], json!({"1": 64, "2": 12, "3": 1}));
     let map = &said["labelmap.dcm"];
-    assert_eq!((&map["type"], &map["class"]), (&json!("LABELMAP"), &json!("Label Map Segmentation Storage")));
+    assert_eq!((&map["type"], &map["class"]), (&json!("LABELMAP"), &json!("1.2.840.10008.5.1.4.1.1.66.7")));
     let own = json!([[1, "liver tumour", "108369006"], [3, "liver", "10200004"], [300, "implant", "T1"]]);
     assert_eq!((&map["labels"], &map["frames"]), (&own, &json!(4)));
     assert_eq!(map["voxels"], json!({"1": 64, "3": 12, "300": 1}));
@@ -252,7 +252,7 @@ fn check(said: &Value, series: &Series) {
     }
     let report = &said["report.dcm"];
     assert_eq!((&report["patient"], &report["evidence"]), (&json!("Doe^Jane"), &json!([6, 1])));
-    assert_eq!(report["class"], "Comprehensive 3D SR Storage");
+    assert_eq!(report["class"], "1.2.840.10008.5.1.4.1.1.88.34");
     let measured = measure(&regions(series));
     let groups = report["groups"].as_array().expect("groups");
     assert_eq!(groups.len(), 3);

@@ -177,16 +177,6 @@ pub fn known_codes() -> Vec<Code> {
 /// RTROIInterpretedType's terms for regions of a patient.
 const INTERPRETED: [&str; 9] = ["GTV", "CTV", "PTV", "ITV", "ORGAN", "EXTERNAL", "AVOIDANCE", "CAVITY", "SUPPORT"];
 
-/// Category and type of a region by its property or its name; a tissue where the words say nothing.
-pub(crate) fn coded(property: Option<&str>, name: &str) -> (Coded, Coded) {
-    let of = |text: &str| {
-        let words = words(text);
-        WORDS.iter().find(|(known, ..)| known.iter().any(|k| words.iter().any(|w| w == k)))
-    };
-    let found = property.and_then(of).or_else(|| of(name));
-    found.map_or((TISSUE, TISSUE), |(_, category, kind)| (*category, *kind))
-}
-
 /// RTROIInterpretedType; empty where it is not known.
 pub(crate) fn interpreted(property: Option<&str>, name: &str) -> &'static str {
     let term = |text: &str| INTERPRETED.into_iter().find(|term| text.eq_ignore_ascii_case(term));
