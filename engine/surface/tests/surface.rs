@@ -43,7 +43,7 @@ fn exact() -> f64 {
 fn a_ball_has_its_volume_and_its_place_in_space() {
     let mut mirrored = AFFINE;
     (0..3).for_each(|r| mirrored[r][0] = -mirrored[r][0]);
-    mirrored[0][3] = 0.0;
+    mirrored[0][3] = -20.0;
     mirrored[2][3] = 25.0;
     for affine in [AFFINE, mirrored] {
         let mut mesh = Mesh::of_label(&ball(&affine), SHAPE, &affine, 3.0).expect("a surface");
@@ -158,8 +158,10 @@ for path in sys.argv[5:]:
     mesh = trimesh.load(path, force="mesh")
     if "SPACE=LPS" in head:
         mesh.apply_transform(np.diag([-1.0, -1, 1, 1]))
-    a, b = mesh.subdivide().subdivide().vertices, theirs.vertices
-    hausdorff = max(cKDTree(a).query(b)[0].max(), cKDTree(b).query(a)[0].max())
+    # Large triangles are seen by points within them, too.
+    dense = mesh if name == "cut.stl" else mesh.subdivide().subdivide()
+    a, b = mesh.vertices, theirs.vertices
+    hausdorff = max(cKDTree(dense.vertices).query(b)[0].max(), cKDTree(b).query(a)[0].max())
     outward = np.einsum("ij,ij->i", mesh.face_normals, mesh.triangles_center - centre) > 0
     out[name] = {
         "space": head.split("SPACE=")[1][:3], "watertight": bool(mesh.is_watertight),
