@@ -1,7 +1,7 @@
 //! `hearth convert` of weights: those of PyTorch and MONAI to safetensors, and a run's weights to a
 //! file that PyTorch loads.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hearth_nn::networks::Network;
 use hearth_nn::pytorch::{OpenOptions, Rule, StateDict};
