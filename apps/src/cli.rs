@@ -13,7 +13,7 @@ use tracing_subscriber::prelude::*;
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    bench, bundle, completions, convert_weights, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
+    bench, bundle, completions, convert, data, demo, devices, doctor, ensemble, evaluate, export, lr_find, man, memory,
     metrics, models, plan, plugin, predict, preprocess, profile, recipes, reference, report, train, tune, watch,
 };
 use crate::cores;
@@ -72,11 +72,13 @@ enum Command {
     Report(report::Args),
     /// List networks, and count the cost of one
     Models(models::Args),
-    /// Convert weights of PyTorch and MONAI to safetensors, and check them against a network
-    Convert(convert_weights::Args),
+    /// Convert images between NIfTI, NRRD, MetaImage, DICOM and surfaces; weights of PyTorch and MONAI to
+    /// safetensors
+    Convert(convert::Args),
     /// Run MONAI bundles without Python; say what one is and needs; make a recipe of one
     Bundle(bundle::Args),
-    /// Write a run as one file, or for another program: a model folder of nnU-Net v2
+    /// Write a run as one file, or for another program: a model folder of nnU-Net v2, a MONAI bundle, an
+    /// ONNX model
     Export(export::Args),
     /// Make, inspect and check data sets
     Data(data::Args),
@@ -252,7 +254,7 @@ impl Command {
             Command::Watch(args) => watch::run(&args),
             Command::Report(args) => report::run(&args),
             Command::Models(args) => models::run(&args),
-            Command::Convert(args) => convert_weights::run(&args),
+            Command::Convert(args) => convert::run(&args),
             Command::Bundle(args) => bundle::run(&args),
             Command::Export(args) => export::run(&args),
             Command::Data(args) => data::run(&args),

@@ -121,6 +121,19 @@ fn a_tree_of_patients_becomes_a_tree_of_labels_seg_and_rtstruct() {
     let one = dir.path().join("one");
     predict(&data.join("LUNG1-001"), &one, &["--dicom-seg"]);
     assert_eq!(below(&one), ["LUNG1-001_seg.dcm", "LUNG1-001_seg.nii.gz"]);
+    // The report refers to the segmentation beside it, whose voxels are probabilities.
+    let reported = dir.path().join("reported");
+    let more = ["--dicom-seg", "--seg-type", "fractional", "--dicom-sr", "--surfaces", "stl"];
+    predict(&data.join("LUNG1-001"), &reported, &more);
+    let expected = ["GTV-1.stl", "seg.dcm", "seg.nii.gz", "sr.dcm"].map(|end| format!("LUNG1-001_{end}"));
+    assert_eq!(below(&reported), expected);
+    let uid = |name: &str| {
+        let object = dicom_object::open_file(reported.join(name)).expect("DICOM");
+        object.element(tags::SOP_INSTANCE_UID).expect("a UID").to_str().expect("text").into_owned()
+    };
+    let report = fs::read(reported.join("LUNG1-001_sr.dcm")).expect("a report");
+    let seg = uid("LUNG1-001_seg.dcm");
+    assert!(report.windows(seg.len()).any(|part| part == seg.as_bytes()), "the report does not refer to {seg}");
     // Results that are there are not made again, and not replaced, whatever their kind.
     let (given, target) = (text(&data.join("LUNG1-001")), text(&one));
     let again = ["predict", &run, "-i", &given, "-o", &target, "--device", "cpu", "--dicom-seg"];

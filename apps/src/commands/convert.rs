@@ -1,63 +1,61 @@
-//! `hearth data convert`.
+//! `hearth convert`, of images and of weights, and `hearth data convert`, of images.
 
 use std::path::PathBuf;
 
-use hearth_data::writers::Segment;
-use hearth_data::{ReadOptions, WriteOptions, read_image_with, write_image};
-
+use super::convert_image::{self, ImageOptions};
+use super::convert_weights::{self, WeightOptions};
 use crate::error::{Failure, Outcome};
-use crate::out;
 
 /// Arguments of `hearth data convert`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// An image in any format that a reader knows
+pub struct ImageArgs {
+    /// An image in any format that a reader knows: a file, or a folder of DICOM
     #[arg(value_name = "IN")]
-    pub input: PathBuf,
-    /// The output; its extension decides the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy, .png
+    input: PathBuf,
+    /// The output; its extension decides the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy,
+    /// .png; of labels .stl, .obj, .dcm
     #[arg(value_name = "OUT")]
-    pub output: PathBuf,
-    /// Write integers: a label map
-    #[arg(long)]
-    pub label: bool,
-    /// The name of a label in a .seg.nrrd, as in 1=liver; may be given several times
-    #[arg(long = "segment", value_name = "LABEL=NAME", requires = "label")]
-    pub segments: Vec<String>,
-    /// The reader to use, by name; by default chosen by the file's content
-    #[arg(long, value_name = "NAME")]
-    pub reader: Option<String>,
-    /// The DICOM series of a folder with several: its UID, number, description (*thorax*), or a
-    /// rule: most-slices, thinnest
-    #[arg(long, value_name = "NAME")]
-    pub series: Option<String>,
-    /// Faults of a DICOM series that are accepted, as in MissingSlices; may be given several times
-    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
-    pub accept: Vec<String>,
+    output: PathBuf,
+    #[command(flatten)]
+    options: ImageOptions,
 }
 
-/// Converts the image.
+/// Arguments of `hearth convert`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// An image: NIfTI, NRRD, MetaImage, a DICOM folder, SEG or RTSTRUCT; or weights: a .pt or .pth
+    /// file, a MONAI bundle (zip or folder), a .safetensors file, the folder of a run
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The output; its extension decides the format: .nii.gz, .nii, .nrrd, .seg.nrrd, .mha, .npy,
+    /// .png; of labels .stl, .obj, .dcm; of weights .safetensors
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    #[command(flatten)]
+    image: ImageOptions,
+    #[command(flatten)]
+    weights: WeightOptions,
+}
+
+/// Converts an image.
+pub fn run_image(args: &ImageArgs) -> Outcome {
+    convert_image::run(&args.input, &args.output, &args.options)
+}
+
+/// Converts an image, or weights.
 pub fn run(args: &Args) -> Outcome {
-    if args.output.symlink_metadata().is_ok() {
-        let advice = "remove it, or give another name";
-        return Err(Failure::new(format!("{} exists already; {advice}", args.output.display())));
+    let Args { input, output, image, weights } = args;
+    let refuse = |option: &str, what: &str, other: &str| {
+        Err(Failure::new(format!("{option} is for {what}, and {} holds {other}: remove it", input.display())))
+    };
+    if convert_weights::are_weights(input, output) {
+        return match image.given() {
+            Some(option) => refuse(option, "images", "weights"),
+            None => convert_weights::run(input, output, weights),
+        };
     }
-    let mut options = ReadOptions::default();
-    options.reader.clone_from(&args.reader);
-    options.series.clone_from(&args.series);
-    options.accept.clone_from(&args.accept);
-    let image = read_image_with(&args.input, &options)?;
-    let mut written = if args.label { WriteOptions::label() } else { WriteOptions::default() };
-    for given in &args.segments {
-        let segment =
-            given.split_once('=').and_then(|(label, name)| Some(Segment::new(label.trim().parse().ok()?, name)));
-        let wrong = || Failure::new(format!("--segment {given}: expected LABEL=NAME, as in 1=liver"));
-        written.segments.push(segment.ok_or_else(wrong)?);
+    match weights.given() {
+        Some(option) => refuse(option, "weights", "an image"),
+        None => convert_image::run(input, output, image),
     }
-    write_image(&args.output, &image, &written)?;
-    let [x, y, z] = image.shape();
-    let [a, b, c] = image.spacing();
-    let channels = if image.channels() > 1 { format!(", {} channels", image.channels()) } else { String::new() };
-    let place = format!("{a:.3} x {b:.3} x {c:.3} mm, {}", image.orientation());
-    out!("{}  {x} x {y} x {z}{channels}, {place}", args.output.display());
-    Ok(())
 }

@@ -1,7 +1,7 @@
-//! `hearth convert`: weights of PyTorch and MONAI to safetensors, and a run's weights to a file
-//! that PyTorch loads.
+//! `hearth convert` of weights: those of PyTorch and MONAI to safetensors, and a run's weights to a
+//! file that PyTorch loads.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use hearth_nn::networks::Network;
 use hearth_nn::pytorch::{OpenOptions, Rule, StateDict};
@@ -14,16 +14,10 @@ use crate::folders;
 use crate::run::checkpoint_file;
 use crate::{note, out};
 
-/// Arguments of `hearth convert`.
+/// Options of `hearth convert` for weights.
 #[derive(Debug, clap::Args)]
-pub struct Args {
-    /// A .pt or .pth file, a MONAI bundle (zip or folder), a .safetensors file, or the folder of a
-    /// run
-    #[arg(value_name = "IN")]
-    input: PathBuf,
-    /// The safetensors file that is written
-    #[arg(value_name = "OUT")]
-    output: PathBuf,
+#[command(next_help_heading = "Weights")]
+pub struct WeightOptions {
     /// The dictionary within the file that holds the weights, as in state_dict or model.state_dict;
     /// detected by default
     #[arg(long, value_name = "KEY")]
@@ -45,9 +39,9 @@ pub struct Args {
     /// Writes what fits the network although keys are missing, unexpected or of another shape
     #[arg(long)]
     partial: bool,
-    /// A run's checkpoint: best, latest, or the name of a folder in RUN/checkpoints
-    #[arg(long, default_value = "best")]
-    checkpoint: String,
+    /// A run's checkpoint: best, latest, or the name of a folder in RUN/checkpoints [default: best]
+    #[arg(long)]
+    checkpoint: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -60,8 +54,52 @@ struct Weights {
     passed_over: Vec<String>,
 }
 
+/// Whether a file or folder holds weights, by its name and what is in it.
+pub fn are_weights(input: &Path, output: &Path) -> bool {
+    let ends = |path: &Path, ends: &[&str]| {
+        let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
+        end.is_some_and(|end| ends.contains(&end.as_str()))
+    };
+    ends(output, &["safetensors"])
+        || ends(input, &["pt", "pth", "ckpt", "safetensors", "zip"])
+        || ["recipe.toml", "configs", "models"].iter().any(|part| input.join(part).exists())
+}
+
+/// The input, the output and the options.
+struct Args<'a> {
+    input: &'a Path,
+    output: &'a Path,
+    options: &'a WeightOptions,
+}
+
+impl std::ops::Deref for Args<'_> {
+    type Target = WeightOptions;
+
+    fn deref(&self) -> &WeightOptions {
+        self.options
+    }
+}
+
+impl WeightOptions {
+    /// An option that was given, which says nothing about an image.
+    pub fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--key", self.key.is_some()),
+            ("--map", !self.maps.is_empty()),
+            ("--network", self.network.is_some()),
+            ("--recipe", self.recipe.is_some()),
+            ("--config", !self.changes.is_empty()),
+            ("--partial", self.partial),
+            ("--checkpoint", self.checkpoint.is_some()),
+            ("--json", self.json),
+        ];
+        options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+}
+
 /// Reads, renames, compares and writes.
-pub fn run(args: &Args) -> Outcome {
+pub fn run(input: &Path, output: &Path, options: &WeightOptions) -> Outcome {
+    let args = &Args { input, output, options };
     if args.output.symlink_metadata().is_ok() {
         let advice = "remove it, or give another name";
         return Err(Failure::new(format!("{} exists already; {advice}", args.output.display())));
@@ -80,7 +118,7 @@ pub fn run(args: &Args) -> Outcome {
         Some((bytes, report)) => (bytes, Some(report)),
         None => (weights.bytes, None),
     };
-    folders::replace(&args.output, &bytes)?;
+    folders::replace(args.output, &bytes)?;
     let file = weights::summary(&bytes)?;
     let (tensors, numbers) = (file.tensors, file.numbers);
     if args.json {
@@ -104,15 +142,15 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-impl Args {
+impl Args<'_> {
     fn read(&self, rules: &[Rule]) -> Outcome<Weights> {
-        let input = &self.input;
+        let input = self.input;
         if !input.exists() {
             return Err(Failure::new(format!("{}: no such file or folder", input.display())));
         }
         let bytes = if input.join("recipe.toml").is_file() {
             let folder = folders::open_run(input)?;
-            let (name, bytes) = checkpoint_file(&folder, &self.checkpoint)?;
+            let (name, bytes) = checkpoint_file(&folder, self.checkpoint.as_deref().unwrap_or("best"))?;
             note!("checkpoint {name}");
             bytes
         } else if input.extension().is_some_and(|end| end == "safetensors") {
@@ -129,7 +167,7 @@ impl Args {
     }
 
     fn read_pytorch(&self, rules: &[Rule]) -> Outcome<Weights> {
-        let input = &self.input;
+        let input = self.input;
         note!("{} is a pickle, a program for Python: it is parsed, and nothing in it is executed", input.display());
         let mut state = StateDict::open(input, &OpenOptions { key: self.key.clone() })?;
         let changed = state.rename(rules)?;

@@ -31,7 +31,7 @@ enum Action {
     /// Draw a case after a recipe's transforms, as a contact sheet
     Preview(preview::Args),
     /// Write an image in another format
-    Convert(convert::Args),
+    Convert(convert::ImageArgs),
     /// Generate realistic images with exact labels: volumes in the layout of a public data set,
     /// slides with annotations
     Phantom {
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Outcome {
         #[cfg(feature = "download")]
         Action::Download(args) => super::download::run(args),
         Action::Preview(args) => preview::run(args),
-        Action::Convert(args) => convert::run(args),
+        Action::Convert(args) => convert::run_image(args),
         Action::Phantom { kind, size: Some(size @ 1025..), .. } if !matches!(kind, Kind::Pathology) => {
             Err(Failure::new(format!("--size {size}: volumes have 16 to 1024 voxels in plane")))
         }

@@ -1,26 +1,27 @@
 //! `hearth export`: a run for other programs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use hearth_recipe::export::{BundleOptions, bundle, onnx};
 use hearth_recipe::nnunet::{ExportOptions, export};
 
 use crate::commands::package::{self, PackageArgs};
-use crate::error::{Failure, Outcome};
-use crate::folders::check_free;
+use crate::error::{Context, Failure, Outcome};
+use crate::folders::{check_free, open_run};
 use crate::out;
 
 /// Arguments of `hearth export`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run, or of the runs of a cross-validation; for a package also that of a trained
-    /// model of nnU-Net v2, or of several
+    /// The folder of a run; for nnU-Net and packages also that of the runs of a cross-validation; for a
+    /// package also that of a trained model of nnU-Net v2, or of several
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// What is written: MODEL.hearth, or a new folder
+    /// What is written: MODEL.hearth, MODEL.onnx, or a new folder
     #[arg(value_name = "OUT", required_unless_present = "out")]
     pub to_path: Option<PathBuf>,
-    /// For which program [default: hearth, where OUT ends with .hearth]
+    /// For which program [default: what OUT ends with, .hearth or .onnx]
     #[arg(long, value_name = "WHAT")]
     pub to: Option<Target>,
     /// The same as OUT
@@ -29,10 +30,10 @@ pub struct Args {
     /// best, latest, or the name of a folder in RUN/checkpoints
     #[arg(long, default_value = "best")]
     pub checkpoint: String,
-    /// The ending of image files that the model is for
+    /// The ending of image files that a model of nnU-Net is for
     #[arg(long, value_name = "END", default_value = ".nii.gz")]
     pub file_ending: String,
-    /// Name of a channel; may be given several times
+    /// Name of a channel of a model of nnU-Net; may be given several times
     #[arg(long = "channel", value_name = "NAME")]
     pub channels: Vec<String>,
     /// Options for packages.
@@ -41,35 +42,86 @@ pub struct Args {
 }
 
 /// A program that loads what is written.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Target {
     /// A package: one file that `hearth predict` and `hearth models add` take
     Hearth,
     /// A model folder of nnU-Net v2, of a run whose recipe `hearth plan` wrote
     Nnunet,
+    /// A bundle that MONAI runs
+    Bundle,
+    /// An ONNX model of the network alone, for ONNX Runtime, OpenVINO, TensorRT
+    Onnx,
 }
 
 /// Writes it, and prints the files.
 pub fn run(args: &Args) -> Outcome {
     let out = args.out.as_ref().or(args.to_path.as_ref()).ok_or_else(|| Failure::new("give the path to write"))?;
-    let is_package = out.extension().is_some_and(|end| end.eq_ignore_ascii_case("hearth"));
-    match args.to {
-        Some(Target::Hearth) => return package::export(&args.run, out, &args.checkpoint, &args.package),
-        None if is_package => return package::export(&args.run, out, &args.checkpoint, &args.package),
-        None => return Err(Failure::new("for which program? --to says so; the name of a package ends with .hearth")),
-        Some(Target::Nnunet) => {}
-    }
-    if let Some(option) = args.package.given() {
+    let target = match args.to {
+        Some(target) => target,
+        None => target_of(out)?,
+    };
+    if target != Target::Hearth
+        && let Some(option) = args.package.given(target == Target::Bundle)
+    {
         return Err(Failure::new(format!("{option} is for packages: remove it, or add --to hearth")));
     }
+    match target {
+        Target::Hearth => package::export(&args.run, out, &args.checkpoint, &args.package),
+        Target::Nnunet => to_nnunet(args, out),
+        Target::Bundle => to_bundle(args, out),
+        Target::Onnx => to_onnx(args, out),
+    }
+}
+
+/// What a file's name says.
+fn target_of(out: &Path) -> Outcome<Target> {
+    let ends_with = |wanted: &str| out.extension().is_some_and(|end| end.eq_ignore_ascii_case(wanted));
+    if ends_with("hearth") {
+        return Ok(Target::Hearth);
+    }
+    if ends_with("onnx") {
+        return Ok(Target::Onnx);
+    }
+    Err(Failure::new("for which program? --to says so; the name of a package ends with .hearth, of a model with .onnx"))
+}
+
+fn to_nnunet(args: &Args, out: &Path) -> Outcome {
     check_free(out)?;
     let options = ExportOptions {
         checkpoint: args.checkpoint.clone(),
         file_ending: args.file_ending.clone(),
         channel_names: args.channels.clone(),
     };
-    for path in export(&args.run, out, &options)? {
+    listed(&export(&args.run, out, &options)?);
+    Ok(())
+}
+
+fn to_bundle(args: &Args, out: &Path) -> Outcome {
+    check_free(out)?;
+    let read = |path: &PathBuf| {
+        std::fs::read_to_string(path).while_doing(|| format!("cannot read --licence {}", path.display()))
+    };
+    let license = args.package.licence.as_ref().map(read).transpose()?;
+    let options = BundleOptions { checkpoint: args.checkpoint.clone(), license };
+    listed(&bundle(&open_run(&args.run)?, out, &options)?);
+    Ok(())
+}
+
+fn to_onnx(args: &Args, out: &Path) -> Outcome {
+    if out.symlink_metadata().is_ok() {
+        let advice = "remove it, or give another name by -o";
+        return Err(Failure::new(format!("{} exists already; {advice}", out.display())));
+    }
+    let made = onnx(&open_run(&args.run)?, &args.checkpoint, out)?;
+    listed(&made.files);
+    let [_, channels, x, y, z] = made.traced;
+    out!("{} operators, traced with {channels} x {x} x {y} x {z}; any batch and size that fits", made.operators);
+    Ok(())
+}
+
+fn listed(files: &[PathBuf]) {
+    for path in files {
         out!("{}", path.display());
     }
-    Ok(())
 }

@@ -4,7 +4,8 @@ pub mod bench;
 pub mod bundle;
 pub mod completions;
 pub mod convert;
-pub mod convert_weights;
+mod convert_image;
+mod convert_weights;
 pub mod data;
 pub mod demo;
 pub mod devices;
@@ -43,6 +44,7 @@ pub mod preview;
 pub mod profile;
 pub mod recipes;
 pub mod reference;
+mod region_files;
 pub mod report;
 #[cfg(feature = "serve")]
 pub mod serve;

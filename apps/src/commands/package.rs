@@ -18,7 +18,7 @@ pub struct PackageArgs {
     #[arg(long, value_name = "FILE")]
     pub terms: Option<PathBuf>,
     /// A file with the text of the licence
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "license", value_name = "FILE")]
     pub licence: Option<PathBuf>,
     /// What is said of the model: title=..., description=..., author=..., version=..., licence=CC-BY-4.0, or
     /// any other key; may be given several times
@@ -34,10 +34,11 @@ pub struct PackageArgs {
 
 impl PackageArgs {
     /// The first option that was given.
-    pub fn given(&self) -> Option<&'static str> {
+    pub fn given(&self, of_bundle: bool) -> Option<&'static str> {
         let given = [
             ("--terms", self.terms.is_some()),
-            ("--licence", self.licence.is_some()),
+            // A bundle has one, too.
+            ("--licence", self.licence.is_some() && !of_bundle),
             ("--about", !self.about.is_empty()),
             ("--sign", self.sign.is_some()),
             ("--overwrite", self.overwrite),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hearth_data::dicom::{Authorship, Series, write};
+use hearth_data::writers::RegionFile;
 use hearth_data::{NiftiOptions, write_nifti};
 use hearth_registry::counted;
 use hearth_train::{Floats, Ranks};
@@ -16,16 +17,18 @@ use crate::commands::predict_lists::{FAILED, Said, as_json, list_failed, skipped
 use crate::commands::predict_model::{self, ModelArgs, stored};
 use crate::commands::predict_nnunet::{self, NnunetArgs};
 use crate::commands::predicted::Pictures;
+use crate::commands::region_files::{Codes, RegionArgs, Surfaces, is_fractional};
 use crate::commands::{predict_slides, predict_total};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::Canvas;
 use crate::ranks::{RanksArgs, is_first, local_rank};
 use crate::recipe::Output;
+use crate::run::dicom_end;
 use crate::run::given::expanded;
 use crate::run::inputs::{Input, inputs};
 use crate::run::outputs::{Outputs, record_of, sum, written_by};
-use crate::run::{DicomFile, NO_REGIONS, Overlap, Ready, Segmented, StageSeconds, Trained, Wanted, overlapped};
+use crate::run::{NO_REGIONS, Overlap, Ready, Segmented, StageSeconds, Trained, Wanted, overlapped};
 use crate::sharing::{Done, own, prepared, shared};
 use crate::terminal::{keep_unsaid, seconds, speak_here, speaks, speaks_here, unsaid};
 use crate::{note, out};
@@ -85,12 +88,9 @@ pub struct FileArgs {
     /// model of nnU-Net NAME.npz
     #[arg(long)]
     pub probabilities: bool,
-    /// Also write NAME_seg.dcm: the labels as a DICOM segmentation (SEG) that refers to the series
-    #[arg(long)]
-    pub dicom_seg: bool,
-    /// Also write NAME_rtstruct.dcm: their contours as a DICOM structure set (RTSTRUCT)
-    #[arg(long)]
-    pub rtstruct: bool,
+    /// The labels for hospitals and viewers.
+    #[command(flatten)]
+    pub regions: RegionArgs,
     /// Of several DICOM series of a study, the one of this UID, number or description (*thorax*),
     /// or by a rule: most-slices, thinnest; auto takes the one that suits the network, and says why
     #[arg(long, value_name = "WHICH")]
@@ -139,8 +139,10 @@ struct Task {
     maps: Vec<PathBuf>,
     /// Of `--picture`.
     picture: Option<PathBuf>,
-    /// Of `--dicom-seg` and `--rtstruct`, with the series that they refer to.
-    dicom: Option<(Series, Vec<(DicomFile, PathBuf)>)>,
+    /// Of `--dicom-seg`, `--rtstruct` and `--dicom-sr`, with the series that they refer to.
+    dicom: Option<(Series, Vec<(RegionFile, PathBuf)>)>,
+    /// Of `--surfaces`.
+    surfaces: Option<Surfaces>,
     /// What the results come from.
     key: Value,
     /// Why nothing is predicted.
@@ -204,6 +206,8 @@ struct Prepared<'a> {
     /// The file of a run that predicts numbers.
     scores: Option<PathBuf>,
     pictures: Option<Pictures<'a>>,
+    /// What labels are, by name, of `--codes`.
+    codes: Codes,
 }
 
 fn prepare<'a>(args: &Args, trained: &'a Trained, command: &'static str) -> Outcome<Prepared<'a>> {
@@ -221,9 +225,10 @@ fn prepare<'a>(args: &Args, trained: &'a Trained, command: &'static str) -> Outc
         let predicts = if scores.is_some() { "numbers, which scores.csv has" } else { "an image" };
         return Err(Failure::new(format!("{what} {predicts}")));
     }
-    if (args.files.dicom_seg || args.files.rtstruct) && !recipe.output().is_map() {
+    if args.files.regions.any() && !recipe.output().is_map() {
         return Err(Failure::new(NO_REGIONS));
     }
+    let codes = args.files.regions.check()?;
     let tasks = tasks(args, trained, command, &mut outputs)?;
     if args.uncertainty && trained.augmentation.is_none() {
         let advice = "add --tta flips, or [tta] to the recipe";
@@ -231,13 +236,13 @@ fn prepare<'a>(args: &Args, trained: &'a Trained, command: &'static str) -> Outc
     }
     let pictures = if args.files.picture { Some(Pictures::new(trained, &args.images)?) } else { None };
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
-    Ok(Prepared { outputs, tasks, scores, pictures })
+    Ok(Prepared { outputs, tasks, scores, pictures, codes })
 }
 
 /// Predicts each image with a network, or with an ensemble of them.
 pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str, ranks: Option<&Ranks>) -> Outcome {
     // No rank writes before all have seen what is there.
-    let Prepared { outputs, tasks, scores, pictures } = prepared(ranks, prepare(args, trained, command))?;
+    let Prepared { outputs, tasks, scores, pictures, codes } = prepared(ranks, prepare(args, trained, command))?;
     let (start, count) = (Instant::now(), tasks.len());
     let mine: Vec<usize> = own(ranks, count).collect();
     let mut done: Done<(String, Floats)> = Done::default();
@@ -269,7 +274,7 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
         let (place, begun) = (mine[before], Instant::now());
         let task = &tasks[place];
         let mut said = Said::new(args.files.json);
-        let written = found.and_then(|found| write(&origin, task, found, &outputs, &mut said));
+        let written = found.and_then(|found| write(&origin, task, found, &outputs, &codes, &mut said));
         let spent = StageSeconds { write: begun.elapsed().as_secs_f64(), ..spent };
         said.end(&task.input, spent, written.as_ref().err());
         let name = task.input.name();
@@ -323,14 +328,18 @@ fn tasks(args: &Args, trained: &Trained, command: &'static str, outputs: &mut Ou
             let deviation = args.uncertainty.then(|| named("_std.nii.gz"));
             let probabilities = args.files.probabilities.then(|| named("_prob.nii.gz"));
             let picture = args.files.picture.then(|| named("_picture.png"));
-            let wanted =
-                [(args.files.dicom_seg, DicomFile::Segmentation), (args.files.rtstruct, DicomFile::StructureSet)];
-            let files = wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, file)| (file, named(file.end())));
-            let files: Vec<(DicomFile, PathBuf)> = files.collect();
+            let files: Vec<(RegionFile, PathBuf)> =
+                args.files.regions.files().into_iter().map(|file| (file, named(dicom_end(file)))).collect();
+            let surfaces = args.files.regions.surfaces(recipe, &named);
             let maps: Vec<PathBuf> = maps.iter().map(|map| named(&format!("_{}.nii.gz", map.word()))).collect();
             let image = (output != Output::Scores).then_some(&result);
             let single = [image, deviation.as_ref(), probabilities.as_ref(), picture.as_ref()].into_iter().flatten();
-            let all: Vec<&PathBuf> = single.chain(files.iter().map(|(_, path)| path)).chain(&maps).collect();
+            let mut all: Vec<&PathBuf> = single.chain(files.iter().map(|(_, path)| path)).chain(&maps).collect();
+            let meshes = surfaces.iter().flat_map(|surfaces| &surfaces.paths);
+            // A label without a voxel has no surface.
+            let meshed = surfaces.is_none() || meshes.clone().any(|path| path.is_file());
+            let done = meshed && all.iter().all(|path| path.is_file() && written_by(path, command));
+            all.extend(meshes);
             // One that cannot be read is named when its turn comes.
             let key = trained.result_key(&input.all_files()).unwrap_or_default();
             // Of a result that an earlier call made of the same image by the same network.
@@ -338,7 +347,7 @@ fn tasks(args: &Args, trained: &Trained, command: &'static str, outputs: &mut Ou
                 .and_then(|path| record_of(path))
                 .is_some_and(|record| !key.is_null() && record["result_of"] == key);
             if same && !args.files.overwrite {
-                if all.iter().all(|path| path.is_file() && written_by(path, command)) {
+                if done {
                     note!("{}: done by an earlier call", input.name());
                     if args.files.json && speaks() {
                         skipped(&input.name(), as_json(input.files()), &all);
@@ -356,7 +365,7 @@ fn tasks(args: &Args, trained: &Trained, command: &'static str, outputs: &mut Ou
                     Err(failure) => (None, Some(failure)),
                 },
             };
-            tasks.push(Task { input, result, deviation, probabilities, maps, picture, dicom, key, refused });
+            tasks.push(Task { input, result, deviation, probabilities, maps, picture, dicom, surfaces, key, refused });
         }
     }
     // Nothing would be done at all.
@@ -371,7 +380,7 @@ fn tasks(args: &Args, trained: &Trained, command: &'static str, outputs: &mut Ou
 /// The series that DICOM files of an input's regions refer to. One to which nothing can refer is
 /// found now, and not when its regions are.
 fn refers_to(input: &Input) -> Outcome<Series> {
-    let series = input.dicom().while_doing(|| "--dicom-seg and --rtstruct need DICOM images".to_owned())?;
+    let series = input.dicom().while_doing(|| "--dicom-seg, --rtstruct and --dicom-sr need DICOM images".to_owned())?;
     write::check(&series).while_doing(|| input.name())?;
     Ok(series)
 }
@@ -389,7 +398,9 @@ fn compute(trained: &Trained, task: &Task, ready: Ready, pictures: Option<&Pictu
         let picture = draw(&|pictures| pictures.of_scores(input, &scores));
         return Ok(Found { result: Predicted::Scores(scores), picture });
     }
-    let wanted = Wanted { uncertainty: task.deviation.is_some(), probabilities: task.probabilities.is_some() };
+    let fractional = task.dicom.iter().flat_map(|(_, files)| files).any(|(file, _)| is_fractional(*file));
+    let probabilities = task.probabilities.is_some() || fractional;
+    let wanted = Wanted { uncertainty: task.deviation.is_some(), probabilities };
     let found = trained.segment_of(ready, wanted)?;
     let picture = draw(&|pictures| pictures.of_map(input, &found));
     let written = found.written(&trained.plan)?;
@@ -397,8 +408,15 @@ fn compute(trained: &Trained, task: &Task, ready: Ready, pictures: Option<&Pictu
 }
 
 /// Writes what is asked for of an image; scores are returned.
-fn write(origin: &Origin, task: &Task, found: Found, outputs: &Outputs, said: &mut Said) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation, probabilities, maps, picture, dicom, key, refused: _ } = task;
+fn write(
+    origin: &Origin,
+    task: &Task,
+    found: Found,
+    outputs: &Outputs,
+    codes: &Codes,
+    said: &mut Said,
+) -> Outcome<Option<Vec<f32>>> {
+    let Task { input, result, deviation, probabilities, maps, picture, dicom, surfaces, key, refused: _ } = task;
     let Origin { title, checkpoint, weights, made_by, labels, region_labels, members } = origin;
     if let Some(folder) = result.parent() {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
@@ -454,17 +472,26 @@ fn write(origin: &Origin, task: &Task, found: Found, outputs: &Outputs, said: &m
     }
     if let Some((series, files)) = dicom {
         facts["series"] = json!(series.uid());
+        // One for all: the report refers to the segmentation that was made at the same time.
+        let by = Authorship::new(format!("{title}, {checkpoint}")).description(title);
+        let by = by.contribution(format!("{made_by}; series {}", series.uid()));
         for (file, path) in files {
-            let by = Authorship::new(format!("{title}, {checkpoint}")).description(title);
-            let by = by.contribution(format!("{made_by}; series {}", series.uid()));
-            let bytes = found.to_dicom(*file, series, labels, &by).while_doing(|| doing(path))?;
+            let bytes = found.to_dicom(*file, series, labels, codes, &by).while_doing(|| doing(path))?;
             folders::replace(path, bytes)?;
             outputs.record(path, facts.clone())?;
-            let kind = file.end().trim_start_matches('_').trim_end_matches(".dcm");
+            let kind = dicom_end(*file).trim_start_matches('_').trim_end_matches(".dcm");
             said.file(&format!("dicom_{kind}"), path);
         }
         for region in found.missing(labels)? {
             note!("{}: no voxel of {region:?} was found; the DICOM files say so", input.name());
+        }
+    }
+    if let Some(surfaces) = surfaces {
+        for (place, bytes) in found.surfaces(labels, surfaces.end, &surfaces.options)? {
+            let Some(path) = surfaces.paths.get(place) else { continue };
+            folders::replace(path, bytes)?;
+            outputs.record(path, facts.clone())?;
+            said.file("surface", path);
         }
     }
     for (path, (name, map)) in maps.iter().zip(disagreement) {

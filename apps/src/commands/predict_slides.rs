@@ -77,8 +77,10 @@ fn prepare(args: &Args, trained: &Trained, command: &'static str) -> Outcome<(Ou
         ("--tta", args.opening.tta.is_some()),
         ("--uncertainty", args.uncertainty),
         ("--probabilities", args.files.probabilities),
-        ("--dicom-seg", args.files.dicom_seg),
-        ("--rtstruct", args.files.rtstruct),
+        ("--dicom-seg", args.files.regions.dicom_seg),
+        ("--rtstruct", args.files.regions.rtstruct),
+        ("--dicom-sr", args.files.regions.dicom_sr),
+        ("--surfaces", args.files.regions.surfaces.is_some()),
         ("--series", args.files.series.is_some()),
     ];
     if let Some((option, _)) = given.iter().find(|(_, given)| *given) {

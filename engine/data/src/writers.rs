@@ -3,6 +3,8 @@
 mod encoded;
 mod metaimage;
 mod nrrd;
+mod regions;
+mod surfaces;
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -13,6 +15,10 @@ use npyz::WriterBuilder;
 
 use crate::nifti::NiftiError;
 use crate::{Image, NiftiOptions, write_nifti};
+use hearth_dicom::write::Coding;
+pub use hearth_surface::Space as SurfaceSpace;
+pub use regions::{RegionFile, coding_of, parse_codes, read_codes, regions_of};
+pub use surfaces::{SurfaceOptions, Written, file_part, surface_bytes, write_surfaces};
 
 /// Options of writing an image.
 #[derive(Clone, Debug, Default, Setters)]
@@ -28,7 +34,7 @@ pub struct WriteOptions {
     pub segments: Vec<Segment>,
 }
 
-/// A label of a segmentation of 3D Slicer.
+/// A label, as segmentations of 3D Slicer and DICOM name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Its value.
@@ -37,12 +43,14 @@ pub struct Segment {
     pub name: String,
     /// Red, green, blue.
     pub colour: [u8; 3],
+    /// What it is, in codes of DICOM.
+    pub coding: Option<Coding>,
 }
 
 impl Segment {
     /// A label with a colour that differs from its neighbours'.
     pub fn new(label: u32, name: impl Into<String>) -> Self {
-        Segment { label, name: name.into(), colour: nrrd::usual_colour(label) }
+        Segment { label, name: name.into(), colour: nrrd::usual_colour(label), coding: None }
     }
 }
 

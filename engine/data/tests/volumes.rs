@@ -70,7 +70,7 @@ fn segmentations_of_3d_slicer_have_names_and_colours() {
     let values = vec![0.0, 1.0, 2.0, 2.0, 0.0, 5.0, 0.0, 1.0];
     let labels = Image::from_values(values.clone(), [1, 2, 2, 2], affine::IDENTITY, &host_device());
     let mut options = WriteOptions::label();
-    options.segments.push(Segment { label: 2, name: "liver\nx".to_owned(), colour: [255, 0, 51] });
+    options.segments.push(Segment { label: 2, name: "liver\nx".to_owned(), colour: [255, 0, 51], coding: None });
     write_image(&path, &labels, &options).expect("written");
     let bytes = fs::read(&path).expect("a file");
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(3000)]).into_owned();

@@ -45,6 +45,7 @@ pub mod pytorch;
 mod running;
 mod softmax;
 mod ssim;
+pub mod trace;
 pub mod weights;
 
 pub use layers::ConfigError;

@@ -11,7 +11,7 @@ use zip::{CompressionMethod, ZipWriter};
 
 use crate::error::{NnunetError, Result};
 
-/// A tensor of a network, f32.
+/// A tensor of a network, f32 or i64.
 #[derive(Clone, Copy, Debug)]
 pub struct Weight<'a> {
     /// Its key in the state dict.
@@ -20,6 +20,15 @@ pub struct Weight<'a> {
     pub shape: &'a [usize],
     /// Its values, little-endian, row-major.
     pub values: &'a [u8],
+    /// Whether they are i64, as counters are.
+    pub integers: bool,
+}
+
+impl Weight<'_> {
+    /// Bytes of a value.
+    fn width(&self) -> usize {
+        if self.integers { 8 } else { 4 }
+    }
 }
 
 /// The folder within the zip.
@@ -31,13 +40,7 @@ const ROOT: &str = "checkpoint";
 /// # Errors
 /// Weights whose shape does not fit their values, and a file that cannot be written.
 pub fn write(path: &Path, weights: &[Weight<'_>], about: &Value) -> Result<()> {
-    for Weight { name, shape, values } in weights {
-        let count = shape.iter().try_fold(4_usize, |bytes, length| bytes.checked_mul(*length));
-        if count != Some(values.len()) {
-            let what = format!("{name} has {shape:?} values, and {} bytes", values.len());
-            return Err(NnunetError::File { path: path.to_owned(), what });
-        }
-    }
+    check(path, weights)?;
     let mut storages: Vec<&[u8]> = Vec::new();
     let mut pickle = Pickle(vec![0x80, 2, b'}', b'(']);
     for (key, value) in about.as_object().into_iter().flatten() {
@@ -48,6 +51,30 @@ pub fn write(path: &Path, weights: &[Weight<'_>], about: &Value) -> Result<()> {
     pickle.state_dict(weights, &mut storages);
     pickle.0.extend(b"u.");
     write_zip(path, &pickle.0, &storages).map_err(|error| NnunetError::Io { path: path.to_owned(), source: error })
+}
+
+/// Writes the weights alone, as `torch.save(network.state_dict(), path)` does.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_state_dict(path: &Path, weights: &[Weight<'_>]) -> Result<()> {
+    check(path, weights)?;
+    let mut storages: Vec<&[u8]> = Vec::new();
+    let mut pickle = Pickle(vec![0x80, 2]);
+    pickle.state_dict(weights, &mut storages);
+    pickle.0.push(b'.');
+    write_zip(path, &pickle.0, &storages).map_err(|error| NnunetError::Io { path: path.to_owned(), source: error })
+}
+
+fn check(path: &Path, weights: &[Weight<'_>]) -> Result<()> {
+    for weight @ Weight { name, shape, values, .. } in weights {
+        let count = shape.iter().try_fold(weight.width(), |bytes, length| bytes.checked_mul(*length));
+        if count != Some(values.len()) {
+            let what = format!("{name} has {shape:?} values, and {} bytes", values.len());
+            return Err(NnunetError::File { path: path.to_owned(), what });
+        }
+    }
+    Ok(())
 }
 
 fn write_zip(path: &Path, pickle: &[u8], storages: &[&[u8]]) -> std::io::Result<()> {
@@ -134,11 +161,11 @@ impl Pickle {
     }
 
     fn state_dict<'a>(&mut self, weights: &[Weight<'a>], storages: &mut Vec<&'a [u8]>) {
-        let mut known: HashMap<&[u8], usize> = HashMap::new();
+        let mut known: HashMap<(&[u8], bool), usize> = HashMap::new();
         self.ordered_dict();
         self.0.push(b'(');
-        for Weight { name, shape, values } in weights.iter().copied() {
-            let index = *known.entry(values).or_insert_with(|| {
+        for weight @ Weight { name, shape, values, integers } in weights.iter().copied() {
+            let index = *known.entry((values, integers)).or_insert_with(|| {
                 storages.push(values);
                 storages.len() - 1
             });
@@ -146,10 +173,10 @@ impl Pickle {
             self.global("torch._utils", "_rebuild_tensor_v2");
             self.0.extend(b"((");
             self.text("storage");
-            self.global("torch", "FloatStorage");
+            self.global("torch", if integers { "LongStorage" } else { "FloatStorage" });
             self.text(&index.to_string());
             self.text("cpu");
-            self.whole((values.len() / 4) as i64);
+            self.whole((values.len() / weight.width()) as i64);
             self.0.extend(b"tQ");
             self.whole(0);
             self.numbers(shape.iter().copied());

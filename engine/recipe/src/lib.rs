@@ -14,6 +14,7 @@
 pub mod advice;
 pub mod bundle;
 mod error;
+pub mod export;
 pub mod nnunet;
 pub mod notice;
 pub mod recipe;

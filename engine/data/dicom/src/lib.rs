@@ -23,7 +23,8 @@
 //! - [`Series::read`] decodes slices in parallel. Each slice has its own rescaling, as PET needs
 //!   it.
 //! - [`StructureSet`] and [`Segmentation`] become masks and label maps on the grid of a series;
-//!   [`Scan::pairs`] matches them to their images. [`mod@write`] writes such files.
+//!   [`Scan::pairs`] matches them to their images. [`mod@write`] writes such files, and reports of
+//!   volumes and diameters.
 //!
 //! Files come from outside, so nothing in them is trusted: every size is checked before memory is
 //! allocated ([`Limits`]), and a panic in a decoder becomes an error of its file.

@@ -10,6 +10,7 @@ use crate::options::ReadOptions;
 use crate::pattern::{is_pattern, matches};
 use crate::rtstruct::StructureSet;
 use crate::seg::Segmentation;
+use crate::write::Coding;
 
 /// A named region.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,12 +26,14 @@ pub struct Region {
     pub property: Option<String>,
     /// Red, green, blue.
     pub color: Option<[u8; 3]>,
+    /// What it is, in codes; written files have those of its name's words where there are none here.
+    pub coding: Option<Coding>,
 }
 
 impl Region {
     /// A region of this label and name.
     pub fn new(label: u32, name: impl Into<String>) -> Self {
-        Region { label, name: name.into(), description: None, property: None, color: None }
+        Region { label, name: name.into(), description: None, property: None, color: None, coding: None }
     }
 }
 

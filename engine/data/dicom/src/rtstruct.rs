@@ -167,6 +167,7 @@ impl StructureSet {
             description: r.description.clone(),
             property: r.interpreted_type.clone(),
             color: r.color,
+            coding: None,
         };
         self.areas().enumerate().map(region).collect()
     }

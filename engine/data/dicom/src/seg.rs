@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use dicom_core::Tag;
 use dicom_dictionary_std::tags;
 
 use rayon::prelude::*;
@@ -15,6 +16,7 @@ use crate::options::ReadOptions;
 use crate::pixels::{StoredType, lab_to_rgb, stored_frame};
 use crate::regions::{Region, RegionVolume, choose, overlap, zeros};
 use crate::tags::Attributes;
+use crate::write::{Code, Coding};
 
 /// Segmentation Storage and Label Map Segmentation Storage.
 const CLASSES: [&str; 2] = ["1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7"];
@@ -60,6 +62,8 @@ pub struct Segment {
     pub algorithm: Option<String>,
     /// Red, green, blue.
     pub color: Option<[u8; 3]>,
+    /// Its category and type as codes, where the file has both.
+    pub coding: Option<Coding>,
 }
 
 /// A segmentation.
@@ -175,6 +179,7 @@ impl Segmentation {
             description: s.description.clone(),
             property: s.property.clone(),
             color: s.color,
+            coding: s.coding.clone(),
         };
         self.segments.iter().filter(|s| s.number > 0).map(region).collect()
     }
@@ -392,6 +397,17 @@ impl Segmentation {
     }
 }
 
+fn code(item: &Attributes<'_>, sequence: Tag) -> Option<Code> {
+    let code = item.item(sequence)?;
+    let text = |tag| code.text(tag);
+    let read = Code::new(
+        text(tags::CODE_VALUE)?,
+        text(tags::CODING_SCHEME_DESIGNATOR)?,
+        text(tags::CODE_MEANING).unwrap_or_default(),
+    );
+    read.fault().is_none().then_some(read)
+}
+
 fn segment(item: &Attributes<'_>) -> Result<Segment, DicomError> {
     let meaning = |sequence| item.item(sequence).and_then(|c| c.text(tags::CODE_MEANING));
     Ok(Segment {
@@ -402,6 +418,10 @@ fn segment(item: &Attributes<'_>) -> Result<Segment, DicomError> {
         property: meaning(tags::SEGMENTED_PROPERTY_TYPE_CODE_SEQUENCE),
         algorithm: item.text(tags::SEGMENT_ALGORITHM_TYPE),
         color: item.vector::<3>(tags::RECOMMENDED_DISPLAY_CIE_LAB_VALUE).ok().flatten().map(lab_to_rgb),
+        coding: code(item, tags::SEGMENTED_PROPERTY_CATEGORY_CODE_SEQUENCE).and_then(|category| {
+            let kind = code(item, tags::SEGMENTED_PROPERTY_TYPE_CODE_SEQUENCE)?;
+            Some(Coding { category, kind, site: code(item, tags::ANATOMIC_REGION_SEQUENCE) })
+        }),
     })
 }
 

@@ -37,6 +37,7 @@ mod nrrd;
 mod of_plugin;
 mod parts;
 mod raster;
+mod segments;
 mod stored;
 mod tiff;
 
@@ -57,6 +58,7 @@ pub use npy::NumpyReader;
 pub use nrrd::NrrdReader;
 pub use parts::{check_grids, read_parts};
 pub use raster::RasterReader;
+pub use segments::read_segments;
 pub(crate) use stored::swapped;
 pub(crate) use tiff::region as slide_region;
 pub use tiff::{TiffReader, WSIReader};

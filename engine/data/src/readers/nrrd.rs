@@ -63,7 +63,7 @@ impl Reader for NrrdReader {
 hearth_registry::entry!(dyn Reader => NrrdReader, example: "", build: |_| Ok(Box::new(NrrdReader)));
 
 /// The fields up to the empty line that the voxels follow; keys in lower case.
-fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
+pub(super) fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
     let (mut fields, mut number) = (HashMap::new(), 0);
     if line(file, &mut number)?.is_none_or(|text| !text.starts_with("NRRD000")) {
         return Err("not an NRRD file: it does not begin with NRRD000".to_owned());

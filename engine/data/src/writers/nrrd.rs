@@ -32,7 +32,7 @@ pub(super) fn write(
     if segmentation {
         let extent = format!("0 {} 0 {} 0 {}", nx - 1, ny - 1, nz - 1);
         for (place, segment) in segments(image, options).iter().enumerate() {
-            let Segment { label, name, colour } = segment;
+            let Segment { label, name, colour, .. } = segment;
             let [r, g, b] = colour.map(|part| f64::from(part) / 255.0);
             let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             let fields = [

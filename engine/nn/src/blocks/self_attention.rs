@@ -46,7 +46,7 @@ pub(crate) fn fused(
     regions: Option<&Tensor<2>>,
     dropout: &Dropout,
 ) -> Result<Tensor<3>, Tensor<3>> {
-    if cost::is_open() || dropout.is_active(&qkv) {
+    if cost::apart() || dropout.is_active(&qkv) {
         return Err(qkv);
     }
     attention(qkv, heads, scale, bias, regions)

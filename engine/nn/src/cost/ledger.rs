@@ -36,9 +36,14 @@ pub(super) fn while_open<T>(forward: impl FnOnce() -> T) -> (T, Vec<Entry>) {
     (result, entries)
 }
 
-/// Whether a ledger is open: if so, fused layers run separately and record their own entries.
-pub(crate) fn is_open() -> bool {
+/// Whether a ledger is open.
+fn is_open() -> bool {
     OPEN.with_borrow(Option::is_some)
+}
+
+/// Whether fused layers run one by one: a ledger is open, or a pass is [recorded](crate::trace).
+pub(crate) fn apart() -> bool {
+    is_open() || crate::trace::is_open()
 }
 
 /// Writes an entry, where a ledger is open.

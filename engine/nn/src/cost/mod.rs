@@ -15,7 +15,7 @@ use burn::tensor::{Int, Tensor};
 
 use crate::named::PathStack;
 use crate::networks::{Network, ShapeError};
-pub(crate) use ledger::{is_open, output, product};
+pub(crate) use ledger::{apart, output, product};
 
 /// A part of a network.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]

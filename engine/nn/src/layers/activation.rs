@@ -8,6 +8,7 @@ use hearth_kernels::{cast, rectified_sum, rectify};
 use super::{ConfigError, LayerSpec, Scope};
 use crate::cost;
 use crate::softmax::{log_softmax, softmax};
+use crate::trace::{self, Op, Weight};
 
 const KNOWN: &str = "relu, leakyrelu, prelu, relu6, elu, selu, celu, gelu, sigmoid, tanh, softmax, logsoftmax, swish, \
                      memswish, mish";
@@ -118,34 +119,45 @@ impl Act {
 
     /// Same shape out as in.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        match self {
+        let taken = trace::inputs([&x]);
+        let y = match self {
             Act::PRelu(act) => {
                 let weight = act.weight.val().cast(x.dtype());
                 cost::output(Some(act.weight.id), activation::prelu(x, weight))
             }
             Act::Plain(plain) => cost::output(None, plain.function.apply(x)),
-        }
+        };
+        let op = || match self {
+            Act::PRelu(act) => Op::PRelu { slope: Weight::of(&act.weight.val()) },
+            Act::Plain(plain) => plain.function.op(),
+        };
+        trace::note(taken, "", op, y)
     }
 }
 
 /// `torch.relu`
 pub(crate) fn relu(x: Tensor<5>) -> Tensor<5> {
-    cost::output(None, rectify(x, 0.0))
+    leaky_relu(x, 0.0)
 }
 
 /// `torch.nn.functional.leaky_relu`
 pub(crate) fn leaky_relu(x: Tensor<5>, slope: f64) -> Tensor<5> {
-    cost::output(None, rectify(x, slope))
+    let taken = trace::inputs([&x]);
+    trace::note(taken, "", || Op::LeakyRelu { slope }, cost::output(None, rectify(x, slope)))
 }
 
 /// A block's result and its shortcut.
 pub(crate) fn residual_sum(x: Tensor<5>, shortcut: Tensor<5>) -> Tensor<5> {
     let dtype = x.dtype();
-    rectified_sum(x, cast(shortcut, dtype), 1.0)
+    let taken = trace::inputs([&x, &shortcut]);
+    trace::note(taken, "", || Op::Sum, rectified_sum(x, cast(shortcut, dtype), 1.0))
 }
 
 /// The same, followed by a leaky ReLU; ReLU with a slope of 0.
 pub(crate) fn activated_sum(x: Tensor<5>, shortcut: Tensor<5>, slope: f64) -> Tensor<5> {
+    if trace::is_open() {
+        return leaky_relu(residual_sum(x, shortcut), slope);
+    }
     let dtype = x.dtype();
     cost::output(None, rectified_sum(x, cast(shortcut, dtype), slope))
 }
@@ -161,6 +173,27 @@ pub(crate) fn swish<const D: usize>(x: Tensor<D>) -> Tensor<D> {
 }
 
 impl Function {
+    /// For the network's graph.
+    fn op(self) -> Op {
+        let named = |name, alpha| Op::Activation { name, alpha };
+        match self {
+            Function::Relu => Op::LeakyRelu { slope: 0.0 },
+            Function::LeakyRelu(slope) => Op::LeakyRelu { slope },
+            Function::Relu6 => named("relu6", 0.0),
+            Function::Elu(alpha) => named("elu", alpha),
+            Function::Selu => named("selu", 0.0),
+            Function::Celu(alpha) => named("celu", alpha),
+            Function::Gelu { tanh: false } => named("gelu", 0.0),
+            Function::Gelu { tanh: true } => Op::Unsupported { what: "GELU by tanh has no graph".to_owned() },
+            Function::Sigmoid => named("sigmoid", 0.0),
+            Function::Tanh => named("tanh", 0.0),
+            Function::Softmax => named("softmax", 0.0),
+            Function::LogSoftmax => named("logsoftmax", 0.0),
+            Function::Swish(alpha) => named("swish", alpha),
+            Function::Mish => named("mish", 0.0),
+        }
+    }
+
     fn apply(self, x: Tensor<5>) -> Tensor<5> {
         match self {
             Function::Relu => rectify(x, 0.0),

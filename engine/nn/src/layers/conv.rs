@@ -7,6 +7,7 @@ use hearth_kernels::conv3d::{Channels, ConvShape, Then, conv_transpose3d, conv_t
 
 use super::{LayerPath, Scope};
 use crate::cost;
+use crate::trace::{self, Op, Weight};
 
 /// `torch.nn.Conv3d`: weight `[out, in / groups, kx, ky, kz]`, bias `[out]`.
 #[derive(Module, Debug)]
@@ -65,7 +66,16 @@ impl Conv {
         let multiply_adds = cost::convolution([ox, oy, oz], batch, kernel);
         let _range = self.path.enter(2 * multiply_adds);
         let (device, output) = (x.device(), [batch, kernel[0], ox, oy, oz]);
-        cost::product(Some(self.weight.id), multiply_adds, output, &device, || compute(x))
+        let taken = trace::inputs([&x]);
+        let y = cost::product(Some(self.weight.id), multiply_adds, output, &device, || compute(x));
+        trace::note(taken, self.path.name(), || self.op(), y)
+    }
+
+    /// For the network's graph.
+    fn op(&self) -> Op {
+        let ConvShape { stride, padding, dilation, groups } = self.shape;
+        let bias = self.bias.as_ref().map(|bias| Weight::of(&bias.val()));
+        Op::Conv { weight: Weight::of(&self.weight.val()), bias, stride, padding, dilation, groups }
     }
 
     /// The convolution and what follows it, in the input's type.
@@ -144,9 +154,18 @@ impl ConvTranspose {
         let multiply_adds = cost::convolution([dx, dy, dz], batch, kernel);
         let _range = self.path.enter(2 * multiply_adds);
         let (device, output) = (x.device(), [batch, kernel[1] * self.shape.groups, ox, oy, oz]);
-        cost::product(Some(self.weight.id), multiply_adds, output, &device, || {
+        let taken = trace::inputs([&x]);
+        let y = cost::product(Some(self.weight.id), multiply_adds, output, &device, || {
             conv_transpose3d(cast(x, dtype), weight, bias, self.shape, self.output_padding)
-        })
+        });
+        trace::note(taken, self.path.name(), || self.op(), y)
+    }
+
+    /// For the network's graph.
+    fn op(&self) -> Op {
+        let (ConvShape { stride, padding, dilation, groups }, output_padding) = (self.shape, self.output_padding);
+        let (weight, bias) = (Weight::of(&self.weight.val()), self.bias.as_ref().map(|bias| Weight::of(&bias.val())));
+        Op::ConvTranspose { weight, bias, stride, padding, output_padding, dilation, groups }
     }
 
     /// The convolution and what follows it, in the input's type.

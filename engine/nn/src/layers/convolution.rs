@@ -6,6 +6,7 @@ use hearth_kernels::conv3d::{Channels, ConvShape, Then};
 
 use super::{Adn, AdnOptions, ConfigError, Conv, ConvTranspose, LayerPath, Scope, residual_sum};
 use crate::cost;
+use crate::trace::joined;
 
 /// The two kinds of convolution.
 #[derive(Module, Debug)]
@@ -121,8 +122,8 @@ impl Convolution {
             };
         }
         let x = match &self.conv {
-            Kernel::Conv(conv) => conv.forward(x.joined()),
-            Kernel::ConvTranspose(conv) => conv.forward(x.joined()),
+            Kernel::Conv(conv) => conv.forward(joined(x)),
+            Kernel::ConvTranspose(conv) => conv.forward(joined(x)),
         };
         let x = match &self.adn {
             Some(adn) => adn.forward(x),
@@ -143,7 +144,7 @@ impl Convolution {
         };
         let plain = |t: &Tensor<5>| t.dtype() == DType::F32 && !t.is_autodiff();
         let all = x.is_f32() && !x.is_autodiff() && plain(&weight) && shortcut.is_none_or(plain);
-        if !all || cost::is_open() {
+        if !all || cost::apart() {
             return None;
         }
         let norm_act = match &self.adn {

@@ -7,6 +7,7 @@ use hearth_kernels::linear::linear;
 
 use super::{LayerPath, Scope};
 use crate::cost;
+use crate::trace::{self, Op, Weight};
 
 /// `torch.nn.Linear`: weight `[out, in]`, bias `[out]`.
 #[derive(Module, Debug)]
@@ -48,8 +49,13 @@ impl Linear {
     /// `[b, out, 1, 1, 1]`.
     pub fn forward_flat(&self, x: Tensor<5>) -> Tensor<5> {
         let [b, c, dx, dy, dz] = x.dims();
+        let taken = trace::inputs([&x]);
         let y = self.forward(x.reshape([b, c * dx * dy * dz]));
         let output = y.dims()[1];
-        y.reshape([b, output, 1, 1, 1])
+        let op = || Op::Linear {
+            weight: Weight::of(&self.weight.val()),
+            bias: self.bias.as_ref().map(|bias| Weight::of(&bias.val())),
+        };
+        trace::note(taken, self.path.name(), op, y.reshape([b, output, 1, 1, 1]))
     }
 }

@@ -12,6 +12,7 @@ use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
 use super::{Act, ConfigError, LayerPath, LayerSpec, Scope, SyncedNorms, relu};
 use crate::cost;
 use crate::running::{Buffer, Counter};
+use crate::trace::{self, Op, Weight};
 
 /// Counts the output of a layer, which its weight identifies where it has one.
 fn counted(weight: &Option<Param<Tensor<1>>>, y: Tensor<5>) -> Tensor<5> {
@@ -20,6 +21,11 @@ fn counted(weight: &Option<Param<Tensor<1>>>, y: Tensor<5>) -> Tensor<5> {
 
 /// No activation after the norm.
 const NONE: Slope = Slope::Fixed(1.0);
+
+/// Scale and offset for the network's graph.
+fn told(weight: &Option<Param<Tensor<1>>>, bias: &Option<Param<Tensor<1>>>) -> [Option<Weight>; 2] {
+    [weight, bias].map(|values| values.as_ref().map(|values| Weight::of(&values.val())))
+}
 
 /// Scale and offset in f32, of a layer that has them.
 fn affine(weight: &Option<Param<Tensor<1>>>, bias: &Option<Param<Tensor<1>>>) -> Option<(Tensor<1>, Tensor<1>)> {
@@ -91,14 +97,19 @@ impl BatchNorm {
 
     /// The norm and a ReLU.
     pub(crate) fn forward_relu(&self, x: Tensor<5>) -> Tensor<5> {
-        if cost::is_open() { relu(self.forward(x)) } else { self.forward_then(x, &Slope::Fixed(0.0)) }
+        if cost::apart() { relu(self.forward(x)) } else { self.forward_then(x, &Slope::Fixed(0.0)) }
     }
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let _range = self.path.enter(0);
         let training = x.is_autodiff() && self.training.val().is_enabled();
+        let taken = trace::inputs([&x]);
         let y = if training { self.forward_training(x, slope) } else { self.forward_evaluation(x, slope) };
-        counted(&self.weight, y)
+        let op = || {
+            let (scale, offset) = self.evaluation();
+            Op::Scale { scale: Weight::of(&scale), offset: Weight::of(&offset) }
+        };
+        trace::note(taken, self.path.name(), op, counted(&self.weight, y))
     }
 
     /// Scale and offset by channel, from the running statistics.
@@ -214,7 +225,13 @@ impl GroupNorm {
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let _range = self.path.enter(0);
         let over = Over::Groups(self.groups);
-        counted(&self.weight, normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
+        let taken = trace::inputs([&x]);
+        let y = counted(&self.weight, normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output);
+        let op = || {
+            let [weight, bias] = told(&self.weight, &self.bias);
+            Op::GroupNorm { groups: self.groups, eps: self.eps, weight, bias }
+        };
+        trace::note(taken, self.path.name(), op, y)
     }
 }
 
@@ -250,8 +267,14 @@ impl InstanceNorm {
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let _range = self.path.enter(0);
-        let over = Over::Groups(x.dims()[1]);
-        counted(&self.weight, normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output)
+        let channels = x.dims()[1];
+        let taken = trace::inputs([&x]);
+        let result = normalize(x, affine(&self.weight, &self.bias), slope, Over::Groups(channels), self.eps);
+        let op = || {
+            let [weight, bias] = told(&self.weight, &self.bias);
+            Op::InstanceNorm { eps: self.eps, weight, bias, channels }
+        };
+        trace::note(taken, self.path.name(), op, counted(&self.weight, result.output))
     }
 }
 
@@ -309,14 +332,14 @@ impl Norm {
     /// The norm and the activation after it, in one pass for activations like ReLU.
     pub fn forward_with(&self, x: Tensor<5>, act: &Act) -> Tensor<5> {
         match act.slope() {
-            Some(slope) if !cost::is_open() => self.forward_then(x, &slope),
+            Some(slope) if !cost::apart() => self.forward_then(x, &slope),
             _ => act.forward(self.forward(x)),
         }
     }
 
     /// The norm and a ReLU.
     pub(crate) fn forward_relu(&self, x: Tensor<5>) -> Tensor<5> {
-        if cost::is_open() { relu(self.forward(x)) } else { self.forward_then(x, &Slope::Fixed(0.0)) }
+        if cost::apart() { relu(self.forward(x)) } else { self.forward_then(x, &Slope::Fixed(0.0)) }
     }
 
     /// The norm, followed by multiplying non-positive values by a slope.

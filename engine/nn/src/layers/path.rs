@@ -40,6 +40,11 @@ impl LayerPath {
         LayerPath((!scope.path().is_empty()).then(|| scope.path().into()))
     }
 
+    /// The path as state dicts have it; empty of a layer that has none.
+    pub fn name(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
+
     /// The range of a layer that takes so many operations itself, as long as it is held.
     pub fn enter(&self, flop: u64) -> Option<LayerRange> {
         if !has_layer_ranges() {

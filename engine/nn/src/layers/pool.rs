@@ -6,6 +6,7 @@ use hearth_kernels::pool3d::{Divisor, PoolShape, adaptive_avg_pool3d, adaptive_m
 
 use super::{ConfigError, LayerSpec};
 use crate::cost;
+use crate::trace::{self, Op};
 
 const KNOWN: &str = "max, avg, adaptivemax, adaptiveavg";
 
@@ -96,13 +97,31 @@ impl Pool {
     /// `[b, c, x, y, z]` to `[b, c, x', y', z']`.
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let [_, _, dx, dy, dz] = x.dims();
+        let taken = trace::inputs([&x]);
         let y = match self.kind {
             Kind::Max(shape) => max_pool3d(x, shape),
             Kind::Avg(shape, divisor) => avg_pool3d(x, shape, divisor),
             Kind::AdaptiveMax(output) => adaptive_max_pool3d(x, adapted(output, [dx, dy, dz])),
             Kind::AdaptiveAvg(output) => adaptive_avg_pool3d(x, adapted(output, [dx, dy, dz])),
         };
-        cost::output(None, y)
+        trace::note(taken, "", || self.op(), cost::output(None, y))
+    }
+
+    /// For the network's graph.
+    fn op(&self) -> Op {
+        let unsupported = |what: &str| Op::Unsupported { what: what.to_owned() };
+        match self.kind {
+            Kind::Max(PoolShape { kernel, stride, padding, dilation, ceil_mode }) => {
+                Op::MaxPool { kernel, stride, padding, dilation, ceil: ceil_mode }
+            }
+            Kind::Avg(_, Divisor::Given(_)) => unsupported("an average pooling with a divisor of its own has no graph"),
+            Kind::Avg(PoolShape { kernel, stride, padding, ceil_mode, .. }, divisor) => {
+                Op::AvgPool { kernel, stride, padding, ceil: ceil_mode, include_pad: divisor == Divisor::Window }
+            }
+            Kind::AdaptiveAvg([Some(1), Some(1), Some(1)]) => Op::GlobalAvgPool,
+            Kind::AdaptiveMax([Some(1), Some(1), Some(1)]) => Op::GlobalMaxPool,
+            _ => unsupported("an adaptive pooling to more than one value has no graph"),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::spec::in_space;
 use super::{ConfigError, Conv, ConvTranspose, Init, Scope};
 use crate::cost;
+use crate::trace::{self, Op};
 
 /// How an [`UpSample`] computes the new voxels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -228,6 +229,12 @@ fn trailing_mean(x: Tensor<5>, axis: usize, window: usize) -> Tensor<5> {
 pub(crate) fn resize(x: Tensor<5>, size: [usize; 3], mode: InterpolateMode, align_corners: bool) -> Tensor<5> {
     let [b, c, dx, dy, dz] = x.dims();
     let [x_size, y_size, z_size] = size;
+    let (from, linear) = ([dx, dy, dz], mode == InterpolateMode::Linear);
+    let taken = trace::inputs([&x]);
     let y = interpolate(x.reshape([b * c, dx, dy, dz]), size, mode, align_corners);
-    cost::output(None, y.reshape([b, c, x_size, y_size, z_size]))
+    let op = || match (0..3).all(|axis| size[axis].is_multiple_of(from[axis])) {
+        true if linear => Op::Resize { factors: std::array::from_fn(|axis| size[axis] / from[axis]), align_corners },
+        _ => Op::Unsupported { what: "only linear interpolation to whole multiples of a size has a graph".to_owned() },
+    };
+    trace::note(taken, "", op, cost::output(None, y.reshape([b, c, x_size, y_size, z_size])))
 }

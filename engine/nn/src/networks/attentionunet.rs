@@ -13,9 +13,10 @@ use super::defaults::{instance, nda, prelu, three};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
     AdnOptions, Axes, BatchNorm, ConfigError, Convolution, ConvolutionOptions, DropoutClock, DropoutSpec, LayerSpec,
-    Scope, in_space,
+    Scope, in_space, residual_sum,
 };
 use crate::named::Named;
+use crate::trace::{self, Op, concat};
 
 /// How to build an [`AttentionUnet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -155,10 +156,15 @@ struct AttentionBlock {
 
 impl AttentionBlock {
     fn forward(&self, below: Tensor<5>, skip: Tensor<5>) -> Tensor<5> {
-        let both = project(&self.w_g, below) + project(&self.w_x, skip.clone());
-        let weight = sigmoid(project(&self.psi, relu(both)));
+        let both = residual_sum(project(&self.w_g, below), project(&self.w_x, skip.clone()));
+        let taken = trace::inputs([&both]);
+        let both = trace::note(taken, "", || Op::LeakyRelu { slope: 0.0 }, relu(both));
+        let score = project(&self.psi, both);
+        let taken = trace::inputs([&score]);
+        let weight = trace::note(taken, "", || Op::Activation { name: "sigmoid", alpha: 0.0 }, sigmoid(score));
         let dtype = weight.dtype();
-        cast(skip, dtype) * weight
+        let taken = trace::inputs([&skip, &weight]);
+        trace::note(taken, "", || Op::Product, cast(skip, dtype) * weight)
     }
 }
 
@@ -204,7 +210,7 @@ impl AttentionLayer {
         let raised = self.upconv.up.forward(below);
         let weighed = self.attention.forward(raised.clone(), x);
         let dtype = raised.dtype();
-        self.merge.forward(Tensor::cat(vec![cast(weighed, dtype), raised], 1))
+        self.merge.forward(concat(weighed, raised, dtype))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::layers::{
     UpSampleOptions, UpsampleMode, in_space, max_pool,
 };
 use crate::named::Named;
+use crate::trace::concat;
 
 /// How to build a [`BasicUNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -218,7 +219,7 @@ impl UpCat {
             n => Tensor::cat(vec![up.clone(), up.narrow(axis, n - 1, 1)], axis),
         });
         let dtype = up.dtype();
-        two_conv(&self.convs, Tensor::cat(vec![cast(encoder, dtype), up], 1))
+        two_conv(&self.convs, concat(encoder, up, dtype))
     }
 
     /// The same, or without features of an encoder only upsampling and convolutions.

@@ -3,7 +3,6 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
-use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use hearth_kernels::pool3d::PoolShape;
 use schemars::JsonSchema;
@@ -16,6 +15,7 @@ use crate::layers::{
     per_axis,
 };
 use crate::named::Named;
+use crate::trace::concat;
 
 /// How to build a [`DenseNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -168,7 +168,7 @@ impl Stage {
             Stage::Block(layers) => layers.iter().fold(x, |x, layer| {
                 let new = layer.layers.forward(x.clone());
                 let dtype = new.dtype();
-                Tensor::cat(vec![cast(x, dtype), new], 1)
+                concat(x, new, dtype)
             }),
             Stage::Transition(layers) => layers.forward(x),
         }

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
-use hearth_kernels::{InterpolateMode, cast};
+use hearth_kernels::InterpolateMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,7 @@ use crate::layers::{
     Scope, act, norm, norm_then_act, residual_sum, resize,
 };
 use crate::named::Named;
+use crate::trace::concat;
 
 /// How to build a [`DynUNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -272,7 +273,7 @@ impl DynUNet {
             let Some(skip) = skips.pop() else { break };
             let raised = up.transp_conv.forward(x);
             let dtype = raised.dtype();
-            x = up.conv_block.forward(Tensor::cat(vec![raised, cast(skip, dtype)], 1));
+            x = up.conv_block.forward(concat(raised, skip, dtype));
             // The current level; the top one has the main output.
             if let Some(head) = skips.len().checked_sub(1).and_then(|i| heads.get(i)) {
                 lower.insert(0, head.conv.forward(x.clone()));

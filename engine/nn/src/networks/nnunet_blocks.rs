@@ -11,6 +11,7 @@ use crate::layers::{
     residual_sum,
 };
 use crate::named::Named;
+use crate::trace::joined;
 
 /// What every unit of a network has in common.
 #[derive(Clone, Debug)]
@@ -151,8 +152,8 @@ impl ConvUnit {
 
     /// The same for channels that may lie in two tensors.
     fn forward_of(&self, x: Channels) -> Tensor<5> {
-        let fused = x.is_f32() && !x.is_autodiff() && self.conv.weight.val().dtype() == DType::F32 && !cost::is_open();
-        let y = if fused { self.conv.forward_then(x, Then::default()) } else { self.conv.forward(x.joined()) };
+        let fused = x.is_f32() && !x.is_autodiff() && self.conv.weight.val().dtype() == DType::F32 && !cost::apart();
+        let y = if fused { self.conv.forward_then(x, Then::default()) } else { self.conv.forward(joined(x)) };
         let y = self.dropout.iter().fold(y, |y, dropout| dropout.forward(y));
         norm_then_act(&self.norm, &self.nonlin, y)
     }
@@ -187,7 +188,7 @@ impl ConvStack {
     }
 
     fn forward_of(&self, x: Channels) -> Tensor<5> {
-        self.convs.iter().fold(x, |x, unit| Channels::One(unit.forward_of(x))).joined()
+        joined(self.convs.iter().fold(x, |x, unit| Channels::One(unit.forward_of(x))))
     }
 }
 
@@ -243,7 +244,7 @@ impl UNetDecoder {
 /// Outside training the transposed convolution, too, runs in f32 without a graph.
 fn raised(up: &ConvTranspose, x: Tensor<5>) -> Tensor<5> {
     let plain = !x.is_autodiff() && x.dtype() == DType::F32 && up.weight.val().dtype() == DType::F32;
-    if plain && !cost::is_open() { up.forward_then(Channels::One(x), Then::default()) } else { up.forward(x) }
+    if plain && !cost::apart() { up.forward_then(Channels::One(x), Then::default()) } else { up.forward(x) }
 }
 
 /// The further keys of a parameter: every unit holds its layers twice, and the decoder holds the

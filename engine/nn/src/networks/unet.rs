@@ -14,6 +14,7 @@ use crate::layers::{
     Scope,
 };
 use crate::named::Named;
+use crate::trace::joined;
 
 /// How to build a [`UNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -126,12 +127,12 @@ impl Block {
     fn forward(&self, x: Channels) -> Channels {
         match self {
             Block::Convolution(block) => Channels::One(block.forward_of(x, None)),
-            Block::Residual(block) => Channels::One(block.forward(x.joined())),
+            Block::Residual(block) => Channels::One(block.forward(joined(x))),
             Block::Sequence(blocks) => blocks.iter().fold(x, |x, block| block.forward(x)),
             Block::Skip(blocks) => {
-                let x = x.joined();
+                let x = joined(x);
                 let below = blocks.iter().fold(Channels::One(x.clone()), |x, block| block.forward(x));
-                Channels::Two(x, below.joined())
+                Channels::Two(x, joined(below))
             }
         }
     }
@@ -175,7 +176,7 @@ impl Network for UNet {
 
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.clock.next_pass();
-        self.model.forward(Channels::One(x)).joined()
+        joined(self.model.forward(Channels::One(x)))
     }
 
     fn check_input(&self, shape: [usize; 5]) -> Result<(), ShapeError> {

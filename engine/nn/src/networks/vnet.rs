@@ -3,7 +3,6 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
-use hearth_kernels::cast;
 use hearth_kernels::conv3d::ConvShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +16,7 @@ use crate::layers::{
     DropoutClock, LayerSpec, Scope, in_space,
 };
 use crate::named::Named;
+use crate::trace::{self, Op, concat};
 
 /// How to build a [`VNet`]: MONAI's parameters and defaults, and two numbers that MONAI fixes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -158,7 +158,7 @@ impl UpTransition {
         let skip = self.dropout2.forward(skip);
         let out = self.act_function1.forward(self.bn1.forward(self.up_conv.forward(out)));
         let dtype = out.dtype();
-        let both = Tensor::cat(vec![out, cast(skip, dtype)], 1);
+        let both = concat(out, skip, dtype);
         let out = self.ops.iter().fold(both.clone(), |x, op| op.forward(x));
         self.act_function2.forward_sum(out, both)
     }
@@ -205,7 +205,9 @@ impl Network for VNet {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         self.facts.clock.next_pass();
         let convolved = self.in_tr.conv_block.forward(x.clone());
+        let taken = trace::inputs([&x]);
         let repeated = x.repeat_dim(1, self.in_tr.repeats);
+        let repeated = trace::note(taken, "", || Op::Repeat { times: self.in_tr.repeats }, repeated);
         let out16 = self.in_tr.act_function.forward_sum(convolved, repeated);
         let out32 = self.down_tr32.forward(out16.clone());
         let out64 = self.down_tr64.forward(out32.clone());

@@ -178,7 +178,7 @@ impl Described {
             if view.dtype() != safetensors::Dtype::F32 {
                 return Err(RecipeError::new(format!("{name} is {:?}; expected F32", view.dtype())));
             }
-            weights.push(Weight { name, shape: view.shape(), values: view.data() });
+            weights.push(Weight { name, shape: view.shape(), values: view.data(), integers: false });
         }
         let configuration = self.plans["configurations"].as_object().and_then(|all| all.keys().next());
         let about = json!({

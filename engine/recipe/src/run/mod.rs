@@ -47,7 +47,7 @@ mod vanished;
 mod weights;
 
 pub use adversarial::gan_trainer;
-pub use as_dicom::{DicomFile, NO_REGIONS};
+pub use as_dicom::{NO_REGIONS, dicom_end};
 pub use cases::{Cases, list, wants};
 pub use chosen::{Chosen, Rule};
 pub use confusion::CONFUSION;

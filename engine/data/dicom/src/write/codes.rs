@@ -1,46 +1,181 @@
 //! What a region is, in the codes of SNOMED CT and the terms of radiotherapy.
 
-/// A coded concept of SNOMED CT: its code and its meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Coded(pub &'static str, pub &'static str);
+/// A coded concept: `("10200004", "SCT", "Liver")`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// CodeValue.
+    pub value: String,
+    /// CodingSchemeDesignator: `SCT` for SNOMED CT, `DCM`, `99LOCAL`.
+    pub scheme: String,
+    /// CodeMeaning.
+    pub meaning: String,
+}
 
-const ABNORMAL: Coded = Coded("49755003", "Morphologically Abnormal Structure");
-const ANATOMICAL: Coded = Coded("91723000", "Anatomical Structure");
-const TISSUE: Coded = Coded("85756007", "Tissue");
+impl Code {
+    /// A concept of a coding scheme.
+    pub fn new(value: impl Into<String>, scheme: impl Into<String>, meaning: impl Into<String>) -> Self {
+        Code { value: value.into(), scheme: scheme.into(), meaning: meaning.into() }
+    }
 
-/// Words of a name, and what they mean. The first that a name has decides, so tumours of an organ
-/// come before organs.
-const WORDS: &[(&[&str], Coded, Coded)] = &[
-    (&["gtv", "tumor", "tumour", "neoplasm", "cancer"], ABNORMAL, Coded("108369006", "Neoplasm")),
-    (&["metastasis", "metastases"], ABNORMAL, Coded("14799000", "Neoplasm, Secondary")),
-    (&["lesion", "nodule"], ABNORMAL, Coded("52988006", "Lesion")),
-    (&["edema", "oedema"], ABNORMAL, Coded("79654002", "Edema")),
-    (&["spleen"], ANATOMICAL, Coded("78961009", "Spleen")),
-    (&["liver"], ANATOMICAL, Coded("10200004", "Liver")),
-    (&["lung", "lungs"], ANATOMICAL, Coded("39607008", "Lung")),
-    (&["heart"], ANATOMICAL, Coded("80891009", "Heart")),
-    (&["kidney", "kidneys"], ANATOMICAL, Coded("64033007", "Kidney")),
-    (&["pancreas"], ANATOMICAL, Coded("15776009", "Pancreas")),
-    (&["esophagus", "oesophagus"], ANATOMICAL, Coded("32849002", "Esophagus")),
-    (&["spinal"], ANATOMICAL, Coded("2748008", "Spinal cord")),
-    (&["prostate"], ANATOMICAL, Coded("41216001", "Prostate")),
-    (&["hippocampus"], ANATOMICAL, Coded("14418008", "Hippocampus")),
-    (&["brain"], ANATOMICAL, Coded("12738006", "Brain")),
-    (&["aorta"], ANATOMICAL, Coded("15825003", "Aorta")),
+    /// What is wrong with it, if it cannot be written.
+    pub fn fault(&self) -> Option<String> {
+        for (what, text, most) in
+            [("value", &self.value, 16), ("scheme", &self.scheme, 16), ("meaning", &self.meaning, 64)]
+        {
+            let count = text.chars().count();
+            if text.trim().is_empty() || count > most || text.contains('\\') || text.chars().any(char::is_control) {
+                return Some(format!("the {what} {text:?}: expected 1 to {most} characters, without backslash"));
+            }
+        }
+        None
+    }
+}
+
+/// The category and the type of a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coding {
+    /// SegmentedPropertyCategoryCodeSequence: an anatomical structure, a tissue, ...
+    pub category: Code,
+    /// SegmentedPropertyTypeCodeSequence: a liver, a neoplasm, ...
+    pub kind: Code,
+    /// AnatomicRegionSequence: where a lesion is.
+    pub site: Option<Code>,
+}
+
+/// A concept of SNOMED CT: its code and its meaning.
+type Concept = (&'static str, &'static str);
+
+const ABNORMAL: Concept = ("49755003", "Morphologically Abnormal Structure");
+const ANATOMICAL: Concept = ("91723000", "Anatomical Structure");
+const TISSUE: Concept = ("85756007", "Tissue");
+
+/// Lesions by the words of a name. Words of one entry are separated by a space, entries by a comma.
+const LESIONS: &[(&str, Concept)] = &[
+    ("gtv, tumor, tumour, neoplasm, cancer, carcinoma, glioma", ("108369006", "Neoplasm")),
+    ("metastasis, metastases", ("14799000", "Neoplasm, Secondary")),
+    ("necrosis, necrotic", ("6574001", "Necrosis")),
+    ("edema, oedema", ("79654002", "Edema")),
+    ("hemorrhage, haemorrhage, bleeding", ("50960005", "Hemorrhage")),
+    ("hematoma, haematoma", ("35566002", "Hematoma")),
+    ("cyst", ("367643001", "Cyst")),
+    ("thrombus", ("396339007", "Thrombus")),
+    ("pleural effusion", ("60046008", "Pleural effusion")),
+    ("effusion", ("41699000", "Effusion")),
+    ("nodule", ("27925004", "Nodule")),
+    ("mass", ("4147007", "Mass")),
+    ("lesion", ("52988006", "Lesion")),
 ];
+
+/// Anatomy by the words of a name, in any order; the first entry that a name has decides.
+const ANATOMY: &[(&str, Concept)] = &[
+    ("spinal cord, spinal", ("2748008", "Spinal cord")),
+    ("spleen", ("78961009", "Spleen")),
+    ("liver", ("10200004", "Liver")),
+    ("gallbladder, gall bladder", ("28231008", "Gallbladder")),
+    ("bladder", ("89837001", "Bladder")),
+    ("adrenal", ("23451007", "Adrenal gland")),
+    ("kidney", ("64033007", "Kidney")),
+    ("pancreas", ("15776009", "Pancreas")),
+    ("stomach", ("69695003", "Stomach")),
+    ("duodenum", ("38848004", "Duodenum")),
+    ("small bowel, small intestine", ("30315005", "Small intestine")),
+    ("large bowel, large intestine", ("14742008", "Large intestine")),
+    ("colon", ("71854001", "Colon")),
+    ("rectum", ("34402009", "Rectum")),
+    ("esophagus, oesophagus", ("32849002", "Esophagus")),
+    ("lung", ("39607008", "Lung")),
+    ("trachea", ("44567001", "Trachea")),
+    ("bronchus, bronchi", ("955009", "Bronchus")),
+    ("thyroid", ("69748006", "Thyroid")),
+    ("thymus", ("9875009", "Thymus")),
+    ("left ventricle", ("87878005", "Left ventricle")),
+    ("right ventricle", ("53085002", "Right ventricle")),
+    ("left atrium", ("82471001", "Left atrium")),
+    ("right atrium", ("73829009", "Right atrium")),
+    ("heart", ("80891009", "Heart")),
+    ("aorta", ("15825003", "Aorta")),
+    ("inferior cava", ("64131007", "Inferior vena cava")),
+    ("superior cava", ("48345005", "Superior vena cava")),
+    ("portal vein", ("32764006", "Portal vein")),
+    ("hepatic vein", ("8993003", "Hepatic vein")),
+    ("pulmonary artery", ("81040000", "Pulmonary artery")),
+    ("carotid", ("69105007", "Carotid Artery")),
+    ("iliac artery", ("10293006", "Iliac artery")),
+    ("iliac vein, iliac vena", ("244411005", "Iliac vein")),
+    ("prostate", ("41216001", "Prostate")),
+    ("seminal vesicle", ("64739004", "Seminal Vesicle")),
+    ("uterus", ("35039007", "Uterus")),
+    ("ovary", ("15497006", "Ovary")),
+    ("testis", ("40689003", "Testis")),
+    ("breast", ("76752008", "Breast")),
+    ("lymph node", ("59441001", "Lymph Node")),
+    ("hippocampus", ("5366008", "Hippocampus")),
+    ("cerebellum", ("113305005", "Cerebellum")),
+    ("brainstem, brain stem", ("119238007", "Brain Stem")),
+    ("thalamus", ("42695009", "Thalamus")),
+    ("pituitary", ("56329008", "Pituitary")),
+    ("optic chiasm", ("244453006", "Optic chiasm")),
+    ("optic nerve", ("18234004", "optic nerve")),
+    ("brain", ("12738006", "Brain")),
+    ("eye", ("81745001", "Eye")),
+    ("lens", ("78076003", "Lens")),
+    ("parotid", ("45289007", "Parotid gland")),
+    ("submandibular", ("54019009", "Submandibular gland")),
+    ("mandible", ("91609006", "Mandible")),
+    ("larynx", ("4596009", "Larynx")),
+    ("skull", ("89546000", "Skull")),
+    ("vertebra, vertebrae", ("51282000", "Vertebra")),
+    ("rib", ("113197003", "Rib")),
+    ("sternum", ("56873002", "Sternum")),
+    ("sacrum", ("54735007", "Sacrum")),
+    ("scapula", ("79601000", "Scapula")),
+    ("clavicle, clavicula", ("51299004", "Clavicle")),
+    ("humerus", ("85050009", "Humerus")),
+    ("femur", ("71341001", "Femur")),
+    ("hip", ("29836001", "Hip")),
+    ("bone", ("272673000", "Bone")),
+    ("white matter", ("389080008", "White Matter")),
+    ("gray matter, grey matter", ("389081007", "Gray Matter")),
+    ("muscle", ("71616004", "Muscle")),
+    ("skin", ("39937001", "Skin")),
+];
+
+fn sct((value, meaning): Concept) -> Code {
+    Code::new(value, "SCT", meaning)
+}
+
+/// Category and type of a region by its property or its name; a tissue where the words say nothing.
+/// A lesion has the organ that the name tells as its site.
+pub fn coding(property: Option<&str>, name: &str) -> Coding {
+    let in_table = |table: &[(&str, Concept)], text: &str| {
+        let words = words(text);
+        let has = |word: &str| words.iter().any(|own| own == word || own.strip_suffix('s') == Some(word));
+        let fits = |phrases: &str| phrases.split(", ").any(|phrase| phrase.split(' ').all(has));
+        table.iter().find(|(phrases, _)| fits(phrases)).map(|(_, concept)| sct(*concept))
+    };
+    let of = |text: &str| {
+        let anatomy = in_table(ANATOMY, text);
+        match (in_table(LESIONS, text), anatomy) {
+            (Some(kind), site) => Some(Coding { category: sct(ABNORMAL), kind, site }),
+            (None, Some(kind)) => Some(Coding { category: sct(ANATOMICAL), kind, site: None }),
+            (None, None) => None,
+        }
+    };
+    let mut found = property.and_then(of).or_else(|| of(name));
+    if let Some(Coding { site: site @ None, kind, .. }) = &mut found {
+        *site = in_table(ANATOMY, name).filter(|there| there != kind);
+    }
+    found.unwrap_or_else(|| Coding { category: sct(TISSUE), kind: sct(TISSUE), site: None })
+}
+
+/// All concepts of the table of defaults, as code and meaning.
+pub fn known_codes() -> Vec<Code> {
+    let tables = [LESIONS, ANATOMY].into_iter().flatten().map(|(_, concept)| sct(*concept));
+    [ABNORMAL, ANATOMICAL, TISSUE].map(sct).into_iter().chain(tables).collect()
+}
 
 /// RTROIInterpretedType's terms for regions of a patient.
 const INTERPRETED: [&str; 9] = ["GTV", "CTV", "PTV", "ITV", "ORGAN", "EXTERNAL", "AVOIDANCE", "CAVITY", "SUPPORT"];
-
-/// Category and type of a region by its property or its name; a tissue where the words say nothing.
-pub(crate) fn coded(property: Option<&str>, name: &str) -> (Coded, Coded) {
-    let of = |text: &str| {
-        let words = words(text);
-        WORDS.iter().find(|(known, ..)| known.iter().any(|k| words.iter().any(|w| w == k)))
-    };
-    let found = property.and_then(of).or_else(|| of(name));
-    found.map_or((TISSUE, TISSUE), |(_, category, kind)| (*category, *kind))
-}
 
 /// RTROIInterpretedType; empty where it is not known.
 pub(crate) fn interpreted(property: Option<&str>, name: &str) -> &'static str {
@@ -49,9 +184,9 @@ pub(crate) fn interpreted(property: Option<&str>, name: &str) -> &'static str {
         return term;
     }
     let first = words(name).into_iter().next().unwrap_or_default();
-    match (term(&first), coded(property, name).0) {
+    match (term(&first), coding(property, name).category.value.as_str()) {
         (Some(term), _) => term,
-        (None, ANATOMICAL) => "ORGAN",
+        (None, value) if value == ANATOMICAL.0 => "ORGAN",
         (None, _) => "",
     }
 }
@@ -72,12 +207,21 @@ mod tests {
             ("spleen", "Spleen", "ORGAN"),
             ("Lung-Left", "Lung", "ORGAN"),
             ("lung tumour", "Neoplasm", ""),
+            ("heart_atrium_left", "Left atrium", "ORGAN"),
+            ("vertebrae_L1", "Vertebra", "ORGAN"),
+            ("urinary_bladder", "Bladder", "ORGAN"),
+            ("kidney_cyst_left", "Cyst", ""),
             ("PTV_60", "Tissue", "PTV"),
             ("thing", "Tissue", ""),
         ] {
-            assert_eq!((coded(None, name).1.1, interpreted(None, name)), (meaning, term), "{name}");
+            assert_eq!((coding(None, name).kind.meaning.as_str(), interpreted(None, name)), (meaning, term), "{name}");
         }
         assert_eq!(interpreted(Some("organ"), "thing"), "ORGAN");
-        assert_eq!(coded(Some("Neoplasm"), "lung").1.1, "Neoplasm");
+        assert_eq!(coding(None, "liver tumours").site, Some(Code::new("10200004", "SCT", "Liver")));
+        let in_lung = coding(Some("Neoplasm"), "lung");
+        assert_eq!(
+            (in_lung.kind.meaning.as_str(), in_lung.site.expect("a site").meaning.as_str()),
+            ("Neoplasm", "Lung")
+        );
     }
 }

@@ -1,17 +1,22 @@
-//! Writes regions as DICOM: [`segmentation`] (SEG) and [`structure_set`] (RTSTRUCT), in the study
-//! and frame of reference of the series that they were found on; and volumes as CT series
-//! ([`ct_slices`]).
+//! Writes regions as DICOM: [`segmentation`] (SEG), [`structure_set`] (RTSTRUCT) and the [`report`] of
+//! what is measured on them (SR), in the study and frame of reference of the series that they were
+//! found on; and volumes as CT series ([`ct_slices`]).
 
 mod codes;
 mod ct;
+mod measure;
 mod object;
+mod report;
 mod rtstruct;
 mod seg;
 
+pub use codes::{Code, Coding, coding, known_codes};
 pub use ct::{CtIdentity, ct_slices};
+pub use measure::{Diameters, Measured, measure};
 pub use object::uid;
+pub use report::report;
 pub use rtstruct::structure_set;
-pub use seg::segmentation;
+pub use seg::{Reference, SegmentationType, reference, segmentation, segmentation_as};
 
 use std::time::SystemTime;
 
@@ -134,10 +139,16 @@ struct Checked<'a> {
     positions: Vec<Vector>,
     /// The slices on which each region has voxels.
     slices: Vec<Vec<usize>>,
+    /// The least value by which a voxel belongs to a region that has a channel.
+    least: f32,
 }
 
 impl<'a> Checked<'a> {
     fn new(volume: &'a RegionVolume, series: &Series, by: &Authorship) -> Result<Self, DicomError> {
+        Checked::from(0.5, volume, series, by)
+    }
+
+    fn from(least: f32, volume: &'a RegionVolume, series: &Series, by: &Authorship) -> Result<Self, DicomError> {
         let path = series.slices()[0].path();
         let fail = |what: String| DicomError::Grid { path: path.to_owned(), what };
         same_grid(&volume.grid, series.grid()).map_err(fail)?;
@@ -148,7 +159,7 @@ impl<'a> Checked<'a> {
         let positions = positions(series)?;
         names(volume).map_err(|what| DicomError::Regions { path: path.to_owned(), what })?;
         unnamed(volume).map_err(|what| DicomError::Regions { path: path.to_owned(), what })?;
-        let mut checked = Checked { volume, positions, slices: Vec::new() };
+        let mut checked = Checked { volume, positions, slices: Vec::new(), least };
         checked.slices = (0..volume.regions.len()).map(|region| checked.slices_of(region)).collect();
         let empty = checked.slices.iter().position(Vec::is_empty).filter(|_| !by.keep_empty);
         if let Some(region) = empty {
@@ -168,7 +179,7 @@ impl<'a> Checked<'a> {
         let [_, nx, ny, nz] = self.volume.shape;
         let voxel = (x * ny + y) * nz + z;
         match self.volume.channels {
-            true => self.volume.values[region * nx * ny * nz + voxel] >= 0.5,
+            true => self.volume.values[region * nx * ny * nz + voxel] >= self.least,
             false => self.volume.values[voxel] == self.volume.regions[region].label as f32,
         }
     }
@@ -188,8 +199,8 @@ impl<'a> Checked<'a> {
     fn overlap(&self) -> bool {
         let [_, nx, ny, nz] = self.volume.shape;
         let size = nx * ny * nz;
-        let count =
-            |voxel: usize| (0..self.volume.shape[0]).filter(|c| self.volume.values[c * size + voxel] >= 0.5).count();
+        let has = |c: usize, voxel: usize| self.volume.values[c * size + voxel] >= self.least;
+        let count = |voxel: usize| (0..self.volume.shape[0]).filter(|c| has(*c, voxel)).count();
         self.volume.channels && (0..size).any(|voxel| count(voxel) > 1)
     }
 }
@@ -265,6 +276,12 @@ fn names(volume: &RegionVolume) -> Result<(), String> {
         if count > LONGEST || name.contains('\\') || name.chars().any(char::is_control) {
             let rule = format!("expected at most {LONGEST} characters, without backslash and line breaks");
             return Err(format!("the name {name:?} of label {}: {rule}", region.label));
+        }
+        if let Some(coding) = &region.coding {
+            let codes = [Some(&coding.category), Some(&coding.kind), coding.site.as_ref()];
+            if let Some(fault) = codes.into_iter().flatten().find_map(Code::fault) {
+                return Err(format!("the codes of the region {name:?}: {fault}"));
+            }
         }
         if region.label == 0 && !volume.channels {
             return Err(format!("the region {name:?} has the label 0, which is the background"));

@@ -8,7 +8,7 @@ use dicom_dictionary_std::tags;
 use dicom_object::{FileMetaTableBuilder, InMemDicomObject};
 
 use super::Authorship;
-use super::codes::Coded;
+use super::codes::Code;
 use crate::error::DicomError;
 use crate::geometry::Vector;
 use crate::open::open;
@@ -77,6 +77,17 @@ impl Object {
         self
     }
 
+    pub fn doubles(mut self, tag: Tag, values: &[f64]) -> Self {
+        self.0.put(DataElement::new(tag, VR::FD, PrimitiveValue::F64(values.into())));
+        self
+    }
+
+    /// Without an attribute that this kind of file does not have.
+    pub fn without(mut self, tag: Tag) -> Self {
+        self.0.remove_element(tag);
+        self
+    }
+
     pub fn tag(mut self, tag: Tag, value: Tag) -> Self {
         self.0.put(DataElement::new(tag, VR::AT, PrimitiveValue::Tags(vec![value].into())));
         self
@@ -110,8 +121,8 @@ impl Object {
         self.items(tag, [item])
     }
 
-    pub fn code(self, tag: Tag, Coded(value, meaning): Coded) -> Self {
-        self.concept(tag, value, "SCT", meaning)
+    pub fn code(self, tag: Tag, code: &Code) -> Self {
+        self.concept(tag, &code.value, &code.scheme, &code.meaning)
     }
 
     /// A concept of any coding scheme.
@@ -199,6 +210,11 @@ impl Uids {
         for region in &volume.regions {
             add(region.name.as_bytes());
             add(&region.label.to_le_bytes());
+            if let Some(coding) = &region.coding {
+                for code in [Some(&coding.category), Some(&coding.kind), coding.site.as_ref()].into_iter().flatten() {
+                    [&code.value, &code.scheme, &code.meaning].into_iter().for_each(|text| add(text.as_bytes()));
+                }
+            }
         }
         for part in volume.values.chunks(1 << 14) {
             add(&part.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());

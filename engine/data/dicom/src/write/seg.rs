@@ -3,18 +3,58 @@
 use dicom_core::VR;
 use dicom_dictionary_std::tags;
 
-use super::codes::coded;
+use super::codes::{Code, Coding, coding};
 use super::object::{Object, Uids, begin, date_time, shortened};
 use super::{Authorship, Checked, DrawnBy};
 use crate::error::DicomError;
 use crate::geometry::{Orientation, dot};
 use crate::pixels::rgb_to_lab;
-use crate::regions::RegionVolume;
+use crate::regions::{Region, RegionVolume};
 use crate::series::Series;
 use crate::stack::Slice;
 
-/// Segmentation Storage.
-const CLASS: &str = "1.2.840.10008.5.1.4.1.1.66.4";
+/// How voxels of segments are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SegmentationType {
+    /// A bit for each voxel of each segment: what every viewer reads.
+    #[default]
+    Binary,
+    /// A probability for each voxel of each segment, in 255 steps.
+    Fractional,
+    /// The number of one segment for each voxel (Label Map Segmentation Storage, Supplement 243):
+    /// smaller and faster with many segments, and not known to older viewers.
+    LabelMap,
+}
+
+impl SegmentationType {
+    /// SOPClassUID: Segmentation Storage, or Label Map Segmentation Storage.
+    fn class(self) -> &'static str {
+        match self {
+            SegmentationType::Binary | SegmentationType::Fractional => "1.2.840.10008.5.1.4.1.1.66.4",
+            SegmentationType::LabelMap => "1.2.840.10008.5.1.4.1.1.66.7",
+        }
+    }
+
+    /// What UIDs are made of.
+    fn kind(self) -> &'static str {
+        match self {
+            SegmentationType::Binary => "SEG",
+            SegmentationType::Fractional => "SEG FRACTIONAL",
+            SegmentationType::LabelMap => "SEG LABELMAP",
+        }
+    }
+
+    fn term(self) -> &'static str {
+        match self {
+            SegmentationType::Binary => "BINARY",
+            SegmentationType::Fractional => "FRACTIONAL",
+            SegmentationType::LabelMap => "LABELMAP",
+        }
+    }
+}
+
+/// MaximumFractionalValue.
+const FULL: f32 = 255.0;
 
 /// Explicit VR little endian.
 const SYNTAX: &str = "1.2.840.10008.1.2.1";
@@ -38,10 +78,29 @@ const SYNTAX: &str = "1.2.840.10008.1.2.1";
 /// Where the regions lie on another grid than the series, a label has no name or a name is invalid,
 /// a region is empty, or the series lacks positions, UIDs or a frame of reference.
 pub fn segmentation(volume: &RegionVolume, series: &Series, by: &Authorship) -> Result<Vec<u8>, DicomError> {
-    let checked = Checked::new(volume, series, by)?;
+    segmentation_as(SegmentationType::Binary, volume, series, by)
+}
+
+/// The bytes of a SEG file that stores its segments in this way. A label map has the labels of the
+/// regions as segment numbers; fractions are those of channels.
+///
+/// # Errors
+/// As [`segmentation`]; where fractions are not from 0 to 1, regions of a label map overlap, or a label
+/// exceeds 65535.
+pub fn segmentation_as(
+    storage: SegmentationType,
+    volume: &RegionVolume,
+    series: &Series,
+    by: &Authorship,
+) -> Result<Vec<u8>, DicomError> {
+    // What rounds to a step of more than zero.
+    let least = if storage == SegmentationType::Fractional { 0.5 / FULL } else { 0.5 };
+    let checked = Checked::from(least, volume, series, by)?;
     let first = &series.slices()[0];
-    let uids = Uids::new("SEG", series, volume, by);
-    let frames = frames(&checked);
+    let wrong = |what| DicomError::Regions { path: first.path().to_owned(), what };
+    fits(storage, &checked).map_err(wrong)?;
+    let uids = Uids::new(storage.kind(), series, volume, by);
+    let frames = frames(storage, &checked);
     let [columns, rows, _] = series.grid().shape();
     let (Ok(columns), Ok(rows)) = (u16::try_from(columns), u16::try_from(rows)) else {
         let what = format!("slices of {columns} x {rows} pixels; DICOM has at most 65535");
@@ -63,7 +122,20 @@ pub fn segmentation(volume: &RegionVolume, series: &Series, by: &Authorship) -> 
             .tag(tags::DIMENSION_INDEX_POINTER, tag)
             .tag(tags::FUNCTIONAL_GROUP_POINTER, group)
     };
-    let object = begin(CLASS, "SEG", series, &uids, by)?
+    let mut dimensions = vec![pointer(tags::IMAGE_POSITION_PATIENT, tags::PLANE_POSITION_SEQUENCE)];
+    if storage != SegmentationType::LabelMap {
+        dimensions.insert(0, pointer(tags::REFERENCED_SEGMENT_NUMBER, tags::SEGMENT_IDENTIFICATION_SEQUENCE));
+    }
+    let numbers = numbers(storage, volume.regions.as_slice());
+    let wide = numbers.iter().any(|number| *number > 255);
+    let bits: u16 = match storage {
+        SegmentationType::Binary => 1,
+        SegmentationType::LabelMap if wide => 16,
+        SegmentationType::Fractional | SegmentationType::LabelMap => 8,
+    };
+    let background = (storage == SegmentationType::LabelMap).then(|| background(&checked, by));
+    let segments = (0..checked.regions().len()).map(|region| segment(&checked, region, numbers[region], by));
+    let mut object = begin(storage.class(), "SEG", series, &uids, by)?
         .text(tags::IMAGE_TYPE, VR::CS, "DERIVED\\PRIMARY")
         .text(tags::CONTENT_DATE, VR::DA, date)
         .text(tags::CONTENT_TIME, VR::TM, time)
@@ -75,52 +147,146 @@ pub fn segmentation(volume: &RegionVolume, series: &Series, by: &Authorship) -> 
         .text(tags::NUMBER_OF_FRAMES, VR::IS, frames.len().to_string())
         .shorts(tags::ROWS, &[rows])
         .shorts(tags::COLUMNS, &[columns])
-        .shorts(tags::BITS_ALLOCATED, &[1])
-        .shorts(tags::BITS_STORED, &[1])
-        .shorts(tags::HIGH_BIT, &[0])
+        .shorts(tags::BITS_ALLOCATED, &[bits])
+        .shorts(tags::BITS_STORED, &[bits])
+        .shorts(tags::HIGH_BIT, &[bits - 1])
         .shorts(tags::PIXEL_REPRESENTATION, &[0])
         .text(tags::LOSSY_IMAGE_COMPRESSION, VR::CS, "00")
-        .text(tags::SEGMENTATION_TYPE, VR::CS, "BINARY")
+        .text(tags::SEGMENTATION_TYPE, VR::CS, storage.term())
         .text(tags::SEGMENTS_OVERLAP, VR::CS, if checked.overlap() { "YES" } else { "NO" })
-        .items(tags::SEGMENT_SEQUENCE, (0..checked.regions().len()).map(|region| segment(&checked, region, by)))
+        .items(tags::SEGMENT_SEQUENCE, background.into_iter().chain(segments))
         .item(
             tags::DIMENSION_ORGANIZATION_SEQUENCE,
             Object::new().text(tags::DIMENSION_ORGANIZATION_UID, VR::UI, &organization),
         )
-        .items(
-            tags::DIMENSION_INDEX_SEQUENCE,
-            [
-                pointer(tags::REFERENCED_SEGMENT_NUMBER, tags::SEGMENT_IDENTIFICATION_SEQUENCE),
-                pointer(tags::IMAGE_POSITION_PATIENT, tags::PLANE_POSITION_SEQUENCE),
-            ],
-        )
+        .items(tags::DIMENSION_INDEX_SEQUENCE, dimensions)
         .item(tags::SHARED_FUNCTIONAL_GROUPS_SEQUENCE, shared(series))
         .items(tags::PER_FRAME_FUNCTIONAL_GROUPS_SEQUENCE, per_frame)
-        .item(tags::REFERENCED_SERIES_SEQUENCE, referenced(series))
-        .bytes(tags::PIXEL_DATA, pixels(&checked, &frames));
-    let instance = uids.of("instance");
-    let what = |what| DicomError::Regions { path: first.path().to_owned(), what };
-    object.into_file(CLASS, &instance, SYNTAX).map_err(what)
+        .item(tags::REFERENCED_SERIES_SEQUENCE, referenced(series));
+    object = match storage {
+        SegmentationType::Binary => object.bytes(tags::PIXEL_DATA, bit_pixels(&checked, &frames)),
+        SegmentationType::Fractional => object
+            .text(tags::SEGMENTATION_FRACTIONAL_TYPE, VR::CS, if volume.channels { "PROBABILITY" } else { "OCCUPANCY" })
+            .shorts(tags::MAXIMUM_FRACTIONAL_VALUE, &[FULL as u16])
+            .bytes(tags::PIXEL_DATA, fractions(&checked, &frames)),
+        SegmentationType::LabelMap => {
+            let bytes = label_pixels(&checked, &frames, &numbers, wide);
+            let object = object.shorts(tags::PIXEL_PADDING_VALUE, &[0]);
+            if wide { object.words(tags::PIXEL_DATA, &bytes) } else { object.bytes(tags::PIXEL_DATA, bytes) }
+        }
+    };
+    object.into_file(storage.class(), &uids.of("instance"), SYNTAX).map_err(wrong)
 }
 
-/// Region and slice of each frame. A region without voxels has one of zeros.
-fn frames(checked: &Checked<'_>) -> Vec<(usize, usize)> {
+/// A SEG, and the numbers of its segments, for files that refer to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// SOPClassUID.
+    pub class: String,
+    /// SOPInstanceUID.
+    pub instance: String,
+    /// SeriesInstanceUID.
+    pub series: String,
+    /// The segment of each region, in their order.
+    pub segments: Vec<u16>,
+}
+
+/// What [`segmentation_as`] writes of the same arguments, to refer to.
+pub fn reference(storage: SegmentationType, volume: &RegionVolume, series: &Series, by: &Authorship) -> Reference {
+    let uids = Uids::new(storage.kind(), series, volume, by);
+    Reference {
+        class: storage.class().to_owned(),
+        instance: uids.of("instance"),
+        series: uids.of("series"),
+        segments: numbers(storage, &volume.regions),
+    }
+}
+
+/// SegmentNumber of each region.
+fn numbers(storage: SegmentationType, regions: &[Region]) -> Vec<u16> {
+    let of = |(index, region): (usize, &Region)| match storage {
+        SegmentationType::LabelMap => u16::try_from(region.label).unwrap_or(u16::MAX),
+        SegmentationType::Binary | SegmentationType::Fractional => index as u16 + 1,
+    };
+    regions.iter().enumerate().map(of).collect()
+}
+
+/// What only some kinds of storage ask for.
+fn fits(storage: SegmentationType, checked: &Checked<'_>) -> Result<(), String> {
+    let volume = checked.volume;
+    match storage {
+        SegmentationType::Binary => Ok(()),
+        SegmentationType::Fractional => match volume.values.iter().find(|v| !(0.0..=1.0).contains(*v)) {
+            Some(value) if volume.channels => Err(format!("a voxel has the fraction {value}; expected 0 to 1")),
+            _ => Ok(()),
+        },
+        SegmentationType::LabelMap if checked.overlap() => {
+            Err("regions overlap, and a label map has one segment for each voxel; write a binary SEG".to_owned())
+        }
+        SegmentationType::LabelMap => {
+            let regions = checked.regions();
+            if let Some(region) = regions.iter().find(|r| !(1..=u32::from(u16::MAX)).contains(&r.label)) {
+                return Err(format!("the label {} of {:?}; DICOM has 1 to 65535", region.label, region.name));
+            }
+            let twice = regions.iter().enumerate().find(|(i, r)| regions[..*i].iter().any(|o| o.label == r.label));
+            match twice {
+                Some((_, region)) => Err(format!("two regions have the label {}", region.label)),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+/// Region and slice of each frame; of a label map the slice alone. Where there are no voxels, there is a
+/// frame of zeros.
+fn frames(storage: SegmentationType, checked: &Checked<'_>) -> Vec<(Option<usize>, usize)> {
+    if storage == SegmentationType::LabelMap {
+        let mut slices: Vec<usize> = checked.slices.iter().flatten().copied().collect();
+        slices.sort_unstable();
+        slices.dedup();
+        if slices.is_empty() {
+            slices.push(0);
+        }
+        return slices.into_iter().map(|slice| (None, slice)).collect();
+    }
     let of = |(region, slices): (usize, &Vec<usize>)| match slices.as_slice() {
-        [] => vec![(region, 0)],
-        slices => slices.iter().map(|slice| (region, *slice)).collect(),
+        [] => vec![(Some(region), 0)],
+        slices => slices.iter().map(|slice| (Some(region), *slice)).collect(),
     };
     checked.slices.iter().enumerate().flat_map(of).collect()
 }
 
-fn segment(checked: &Checked<'_>, index: usize, by: &Authorship) -> Object {
-    let region = &checked.regions()[index];
-    let (category, kind) = coded(region.property.as_deref(), &region.name);
+/// The segment 0 of a label map.
+fn background(checked: &Checked<'_>, by: &Authorship) -> Object {
+    let code = Code::new("125040", "DCM", "Background");
     let mut object = Object::new()
-        .shorts(tags::SEGMENT_NUMBER, &[index as u16 + 1])
+        .shorts(tags::SEGMENT_NUMBER, &[0])
+        .text(tags::SEGMENT_LABEL, VR::LO, "Background")
+        .text(tags::SEGMENT_ALGORITHM_TYPE, VR::CS, by.drawn_by.term())
+        .code(tags::SEGMENTED_PROPERTY_CATEGORY_CODE_SEQUENCE, &code)
+        .code(tags::SEGMENTED_PROPERTY_TYPE_CODE_SEQUENCE, &code);
+    if by.drawn_by != DrawnBy::Manual {
+        object = object.text(tags::SEGMENT_ALGORITHM_NAME, VR::LO, shortened(&by.algorithm, 64));
+    }
+    match checked.regions().iter().any(|region| region.color.is_some()) {
+        true => object.shorts(tags::RECOMMENDED_DISPLAY_CIE_LAB_VALUE, &rgb_to_lab([0; 3])),
+        false => object,
+    }
+}
+
+fn segment(checked: &Checked<'_>, index: usize, number: u16, by: &Authorship) -> Object {
+    let region = &checked.regions()[index];
+    let own = region.coding.clone();
+    let Coding { category, kind, site } = own.unwrap_or_else(|| coding(region.property.as_deref(), &region.name));
+    let mut object = Object::new()
+        .shorts(tags::SEGMENT_NUMBER, &[number])
         .text(tags::SEGMENT_LABEL, VR::LO, &region.name)
         .text(tags::SEGMENT_ALGORITHM_TYPE, VR::CS, by.drawn_by.term())
-        .code(tags::SEGMENTED_PROPERTY_CATEGORY_CODE_SEQUENCE, category)
-        .code(tags::SEGMENTED_PROPERTY_TYPE_CODE_SEQUENCE, kind);
+        .code(tags::SEGMENTED_PROPERTY_CATEGORY_CODE_SEQUENCE, &category)
+        .code(tags::SEGMENTED_PROPERTY_TYPE_CODE_SEQUENCE, &kind);
+    if let Some(site) = &site {
+        object = object.code(tags::ANATOMIC_REGION_SEQUENCE, site);
+    }
     if by.drawn_by != DrawnBy::Manual {
         object = object.text(tags::SEGMENT_ALGORITHM_NAME, VR::LO, shortened(&by.algorithm, 64));
     }
@@ -150,7 +316,7 @@ fn shared(series: &Series) -> Object {
 }
 
 /// The place of one frame: its segment, its position, and the image that it was found on.
-fn frame(checked: &Checked<'_>, slice: &Slice, (region, at): (usize, usize), place: u32) -> Object {
+fn frame(checked: &Checked<'_>, slice: &Slice, (region, at): (Option<usize>, usize), place: u32) -> Object {
     let source = Object::new()
         .refers_to(slice)
         .concept(
@@ -166,19 +332,19 @@ fn frame(checked: &Checked<'_>, slice: &Slice, (region, at): (usize, usize), pla
         "DCM",
         "Segmentation",
     );
-    // The first dimension is the segment, the second the position.
-    let content = Object::new().longs(tags::DIMENSION_INDEX_VALUES, &[region as u32 + 1, place]);
-    Object::new()
+    // The first dimension is the segment, but of a label map, and the last the position.
+    let dimensions: Vec<u32> = region.map(|region| region as u32 + 1).into_iter().chain([place]).collect();
+    let content = Object::new().longs(tags::DIMENSION_INDEX_VALUES, &dimensions);
+    let object = Object::new()
         .item(tags::FRAME_CONTENT_SEQUENCE, content)
         .item(
             tags::PLANE_POSITION_SEQUENCE,
             Object::new().decimals(tags::IMAGE_POSITION_PATIENT, &checked.positions[at]),
         )
-        .item(
-            tags::SEGMENT_IDENTIFICATION_SEQUENCE,
-            Object::new().shorts(tags::REFERENCED_SEGMENT_NUMBER, &[region as u16 + 1]),
-        )
-        .item(tags::DERIVATION_IMAGE_SEQUENCE, derivation)
+        .item(tags::DERIVATION_IMAGE_SEQUENCE, derivation);
+    let Some(region) = region else { return object };
+    let segment = Object::new().shorts(tags::REFERENCED_SEGMENT_NUMBER, &[region as u16 + 1]);
+    object.item(tags::SEGMENT_IDENTIFICATION_SEQUENCE, segment)
 }
 
 /// The series and all of its instances.
@@ -200,19 +366,56 @@ fn referenced(series: &Series) -> Object {
 }
 
 /// A bit for each pixel, the first one lowest; frames follow each other without a gap.
-fn pixels(checked: &Checked<'_>, frames: &[(usize, usize)]) -> Vec<u8> {
+fn bit_pixels(checked: &Checked<'_>, frames: &[(Option<usize>, usize)]) -> Vec<u8> {
     let [_, columns, rows, _] = checked.volume.shape;
     let bits = columns * rows * frames.len();
     let mut bytes = vec![0_u8; bits.div_ceil(16) * 2];
     for (i, (region, slice)) in frames.iter().enumerate() {
-        for y in 0..rows {
-            for x in 0..columns {
-                if checked.has(*region, [x, y, *slice]) {
-                    let bit = (i * rows + y) * columns + x;
-                    bytes[bit / 8] |= 1 << (bit % 8);
-                }
+        for (y, x) in (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x))) {
+            if region.is_some_and(|region| checked.has(region, [x, y, *slice])) {
+                let bit = (i * rows + y) * columns + x;
+                bytes[bit / 8] |= 1 << (bit % 8);
             }
         }
+    }
+    bytes
+}
+
+/// A byte for each pixel: its fraction of a region.
+fn fractions(checked: &Checked<'_>, frames: &[(Option<usize>, usize)]) -> Vec<u8> {
+    let [_, columns, rows, slices] = checked.volume.shape;
+    let mut bytes = Vec::with_capacity(columns * rows * frames.len() + 1);
+    for (region, slice) in frames.iter().filter_map(|(region, slice)| Some(((*region)?, *slice))) {
+        for (y, x) in (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x))) {
+            let fraction = match checked.volume.channels {
+                true => checked.volume.values[((region * columns + x) * rows + y) * slices + slice],
+                false => f32::from(u8::from(checked.has(region, [x, y, slice]))),
+            };
+            bytes.push((fraction * FULL).round() as u8);
+        }
+    }
+    even(bytes)
+}
+
+/// The number of the segment of each pixel, 0 for none, in 8 or 16 bits.
+fn label_pixels(checked: &Checked<'_>, frames: &[(Option<usize>, usize)], numbers: &[u16], wide: bool) -> Vec<u8> {
+    let [_, columns, rows, _] = checked.volume.shape;
+    let mut bytes = Vec::with_capacity(columns * rows * frames.len() * (1 + usize::from(wide)) + 1);
+    for (_, slice) in frames {
+        for (y, x) in (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x))) {
+            let region = (0..numbers.len()).find(|region| checked.has(*region, [x, y, *slice]));
+            let [low, high] = region.map_or(0, |region| numbers[region]).to_le_bytes();
+            bytes.push(low);
+            bytes.extend(wide.then_some(high));
+        }
+    }
+    even(bytes)
+}
+
+/// Values have an even number of bytes.
+fn even(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.len() % 2 == 1 {
+        bytes.push(0);
     }
     bytes
 }

@@ -1,0 +1,257 @@
+//! Images from one format to another: volumes, label maps, surfaces, DICOM.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use hearth_data::dicom::write::SegmentationType;
+use hearth_data::dicom::{Authorship, DrawnBy, Series, scan};
+use hearth_data::readers::read_segments;
+use hearth_data::writers::{RegionFile, Segment, SurfaceOptions, SurfaceSpace, read_codes, regions_of, write_surfaces};
+use hearth_data::{Image, ReadOptions, WriteOptions, read_image_with, write_image};
+
+use crate::error::{Context, Failure, Outcome};
+use crate::{folders, note, out};
+
+/// Options for images.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Images")]
+pub struct ImageOptions {
+    /// Write integers: a label map. Implied by --segment and by .seg.nrrd, .stl, .obj and .dcm
+    #[arg(long)]
+    pub label: bool,
+    /// The name of a label, as in 1=liver; may be given several times. By default those of the input,
+    /// if it is a .seg.nrrd, a SEG or an RTSTRUCT
+    #[arg(long = "segment", value_name = "LABEL=NAME")]
+    pub segments: Vec<String>,
+    /// The reader to use, by name; by default chosen by the file's content
+    #[arg(long, value_name = "NAME")]
+    pub reader: Option<String>,
+    /// The DICOM series of a folder with several: its UID, number, description (*thorax*), or a
+    /// rule: most-slices, thinnest
+    #[arg(long, value_name = "NAME")]
+    pub series: Option<String>,
+    /// Faults of a DICOM series that are accepted, as in MissingSlices; may be given several times
+    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
+    pub accept: Vec<String>,
+    /// The DICOM series that the labels were drawn on: an RTSTRUCT is read on its grid, and .dcm refers
+    /// to it
+    #[arg(long, value_name = "FOLDER")]
+    pub like: Option<PathBuf>,
+    /// What a .dcm is [default: seg]
+    #[arg(long, value_name = "KIND")]
+    pub to: Option<DicomKind>,
+    /// A table of codes for labels, TOML: see docs/dicom.md
+    #[arg(long, value_name = "FILE")]
+    pub codes: Option<PathBuf>,
+    /// Passes of smoothing of a surface; 0 keeps the steps of voxels [default: 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    pub smooth: Option<u16>,
+    /// The part of a surface's triangles that is removed, from 0 to less than 1 [default: 0]
+    #[arg(long, value_name = "PART")]
+    pub decimate: Option<f64>,
+    /// The coordinate system of a surface's file [default: lps, as 3D Slicer's]
+    #[arg(long, value_name = "SYSTEM")]
+    pub space: Option<Space>,
+}
+
+/// Kinds of DICOM files of labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DicomKind {
+    /// A segmentation of a bit for each voxel
+    Seg,
+    /// A segmentation of a byte for each voxel and segment
+    SegFractional,
+    /// A label map segmentation
+    SegLabelmap,
+    /// A structure set: contours
+    Rtstruct,
+    /// A structured report of volumes and diameters
+    Sr,
+}
+
+/// Coordinate systems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Space {
+    /// Left, posterior, superior
+    Lps,
+    /// Right, anterior, superior
+    Ras,
+}
+
+/// What the name of an output asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Volume,
+    Named,
+    Surface,
+    Dicom,
+}
+
+impl Format {
+    fn of(output: &Path) -> Self {
+        let name = output.to_string_lossy().to_lowercase();
+        let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+        if ends(&[".stl", ".obj"]) {
+            Format::Surface
+        } else if ends(&[".dcm"]) {
+            Format::Dicom
+        } else if ends(&[".seg.nrrd"]) {
+            Format::Named
+        } else {
+            Format::Volume
+        }
+    }
+}
+
+impl ImageOptions {
+    /// An option that was given, which says nothing about weights.
+    pub fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--label", self.label),
+            ("--segment", !self.segments.is_empty()),
+            ("--reader", self.reader.is_some()),
+            ("--series", self.series.is_some()),
+            ("--accept", !self.accept.is_empty()),
+            ("--like", self.like.is_some()),
+            ("--codes", self.codes.is_some()),
+        ];
+        let own = options.into_iter().find(|(_, given)| *given).map(|(option, _)| option);
+        own.or_else(|| self.of_format(Format::Volume))
+    }
+
+    /// An option that has no meaning for this format.
+    fn of_format(&self, format: Format) -> Option<&'static str> {
+        let (surface, dicom) = (format != Format::Surface, format != Format::Dicom);
+        let options = [
+            ("--to", dicom && self.to.is_some()),
+            ("--codes", dicom && self.codes.is_some()),
+            ("--smooth", surface && self.smooth.is_some()),
+            ("--decimate", surface && self.decimate.is_some()),
+            ("--space", surface && self.space.is_some()),
+        ];
+        options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+}
+
+/// Converts the image.
+pub fn run(input: &Path, output: &Path, args: &ImageOptions) -> Outcome {
+    if output.symlink_metadata().is_ok() {
+        let advice = "remove it, or give another name";
+        return Err(Failure::new(format!("{} exists already; {advice}", output.display())));
+    }
+    let format = Format::of(output);
+    if let Some(option) = args.of_format(format) {
+        let kind = if ["--to", "--codes"].contains(&option) { "a .dcm" } else { "a .stl or .obj" };
+        return Err(Failure::new(format!("{option} is for {kind}; {} is none", output.display())));
+    }
+    let named = args.segments.iter().map(|given| segment(given)).collect::<Outcome<Vec<Segment>>>()?;
+    let mut options = ReadOptions::default();
+    options.reader.clone_from(&args.reader);
+    options.series.clone_from(&args.series);
+    options.accept.clone_from(&args.accept);
+    let labels = args.label || !named.is_empty() || format != Format::Volume;
+    // What refers to a series is on its grid.
+    let own = read_segments(input, &options)?;
+    if args.like.is_some() && !own.is_empty() {
+        options.reference.clone_from(&args.like);
+    }
+    let image = read_image_with(input, &options)?;
+    let segments = merged(own, named);
+    match format {
+        Format::Surface => surfaces(output, &image, &segments, args),
+        Format::Dicom => dicom(input, output, &image, &segments, args),
+        Format::Volume | Format::Named => {
+            let mut written = if labels { WriteOptions::label() } else { WriteOptions::default() };
+            written.segments = segments;
+            write_image(output, &image, &written)?;
+            let [x, y, z] = image.shape();
+            let [a, b, c] = image.spacing();
+            let channels =
+                if image.channels() > 1 { format!(", {} channels", image.channels()) } else { String::new() };
+            let place = format!("{a:.3} x {b:.3} x {c:.3} mm, {}", image.orientation());
+            out!("{}  {x} x {y} x {z}{channels}, {place}", output.display());
+            Ok(())
+        }
+    }
+}
+
+/// `1=liver`
+fn segment(given: &str) -> Outcome<Segment> {
+    let parsed = given.split_once('=').and_then(|(label, name)| Some((label.trim().parse().ok()?, name.trim())));
+    match parsed {
+        Some((label, name)) if !name.is_empty() && label > 0 => Ok(Segment::new(label, name)),
+        _ => Err(Failure::new(format!("--segment {given}: expected LABEL=NAME, as in 1=liver"))),
+    }
+}
+
+/// Names that are given, and those of the input for the other labels; colours and codes stay.
+fn merged(mut own: Vec<Segment>, named: Vec<Segment>) -> Vec<Segment> {
+    for given in named {
+        match own.iter_mut().find(|segment| segment.label == given.label) {
+            Some(segment) => segment.name = given.name,
+            None => own.push(given),
+        }
+    }
+    own.sort_by_key(|segment| segment.label);
+    own
+}
+
+fn surfaces(output: &Path, image: &Image, segments: &[Segment], args: &ImageOptions) -> Outcome {
+    let mut options = SurfaceOptions::default();
+    options.smoothing = args.smooth.map_or(options.smoothing, usize::from);
+    options.decimate = args.decimate.unwrap_or(options.decimate);
+    if args.space == Some(Space::Ras) {
+        options.space = SurfaceSpace::Ras;
+    }
+    for surface in write_surfaces(output, image, segments, &options)? {
+        let triangles = crate::terminal::thousands(surface.triangles as u64);
+        let volume = surface.volume / 1000.0;
+        out!("{}  {}: {triangles} triangles, {volume:.3} ml", surface.path.display(), surface.name);
+    }
+    Ok(())
+}
+
+fn dicom(input: &Path, output: &Path, image: &Image, segments: &[Segment], args: &ImageOptions) -> Outcome {
+    let Some(folder) = &args.like else {
+        let advice = "give the folder of the series that they were drawn on: --like FOLDER";
+        return Err(Failure::new(format!("DICOM files of labels refer to images: {advice}")));
+    };
+    let series = the_series(folder, args.series.as_deref())?;
+    let codes = args.codes.as_ref().map(read_codes).transpose()?.unwrap_or_default();
+    let regions = regions_of(input, image, segments, &codes)?;
+    let name = input.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    // Who drew labels of a file is not known; a converter did not.
+    let by = Authorship::new(format!("converted from {name}")).drawn_by(DrawnBy::Semiautomatic).keep_empty(true);
+    let kind = match args.to.unwrap_or(DicomKind::Seg) {
+        DicomKind::Seg => RegionFile::Segmentation(SegmentationType::Binary),
+        DicomKind::SegFractional => RegionFile::Segmentation(SegmentationType::Fractional),
+        DicomKind::SegLabelmap => RegionFile::Segmentation(SegmentationType::LabelMap),
+        DicomKind::Rtstruct => RegionFile::StructureSet,
+        DicomKind::Sr => RegionFile::Report(None),
+    };
+    for region in regions.empty() {
+        note!("no voxel has the label {} ({:?}); the file says so", region.label, region.name);
+    }
+    let bytes = kind.bytes(&regions, &series, &by).while_doing(|| format!("cannot write {}", output.display()))?;
+    folders::replace(output, bytes)?;
+    let names: Vec<&str> = regions.regions.iter().map(|region| region.name.as_str()).collect();
+    out!("{}  {}", output.display(), names.join(", "));
+    Ok(())
+}
+
+/// The series of a folder.
+fn the_series(folder: &Path, wanted: Option<&str>) -> Outcome<Series> {
+    let doing = || format!("--like {}", folder.display());
+    let found = scan(folder).while_doing(doing)?;
+    let place = match wanted {
+        Some(wanted) => found.select(wanted).map_err(|why| Failure::new(format!("{}: {why}", doing())))?,
+        None if found.series.len() == 1 => 0,
+        None => {
+            let listed: Vec<String> = found.series.iter().map(|series| format!("\n  {}", series.summary())).collect();
+            let advice = format!("expected one series, found {}; choose by --series{}", listed.len(), listed.concat());
+            return Err(Failure::new(format!("{}: {advice}", doing())));
+        }
+    };
+    let mut series = found.series;
+    Ok(series.swap_remove(place))
+}

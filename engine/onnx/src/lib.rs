@@ -1,0 +1,23 @@
+//! Networks as ONNX models, for programs that deploy elsewhere.
+//!
+//! ```
+//! # use burn::tensor::Device;
+//! # use hearth_nn::networks::UNetConfig;
+//! # use hearth_nn::trace::trace;
+//! let net = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).init(&Device::default(), 0)?;
+//! let model = hearth_onnx::lower(&trace(&net, [1, 1, 16, 16, 16])?, &hearth_onnx::About::new("UNet"))?;
+//! let encoded = model.encode();
+//! assert!(encoded.data.is_none()); // below 2 GB the weights are in the model
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The model has one input, `image` (`[batch, channel, x, y, z]`, of 2-D networks without `z`), and one
+//! output, `logits`, with batch and spatial axes of any size that the network takes. Operators are those
+//! of version 17 of the standard set, which ONNX Runtime, OpenVINO and TensorRT have.
+
+mod lower;
+mod model;
+mod wire;
+
+pub use lower::{About, LowerError, lower};
+pub use model::{Encoded, MOST_WITHIN, Model};

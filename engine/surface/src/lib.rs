@@ -1,0 +1,40 @@
+//! Surfaces of labels in patient coordinates, as files of 3D Slicer and of any mesh viewer. No
+//! tensor library.
+//!
+//! ```
+//! use hearth_surface::{Mesh, Space};
+//!
+//! # fn main() -> Result<(), hearth_surface::SurfaceError> {
+//! // A cube of 4 x 4 x 4 voxels of 1 mm within 6 x 6 x 6; [X, Y, Z], Z fastest.
+//! let inside = |i: usize| [i / 36, i / 6 % 6, i % 6].iter().all(|at| (1..5).contains(at));
+//! let values: Vec<f32> = (0..216).map(|i| f32::from(u8::from(inside(i)))).collect();
+//! let affine = [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+//! let mesh = Mesh::of_label(&values, [6, 6, 6], &affine, 1.0)?;
+//! assert!(mesh.is_watertight());
+//! assert!((mesh.volume() - 64.0).abs() < 2.0); // mm^3; edges are bevelled
+//! let bytes: Vec<u8> = mesh.to_stl(Space::Lps);
+//! # assert_eq!(bytes.len(), 84 + 50 * mesh.faces().len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Mesh::of_label`] and [`Mesh::of_level`]: marching cubes (Lorensen and Cline 1987). Faces of
+//!   a cube whose corners alternate separate the corners that are inside, in both cubes that share the
+//!   face, so the surface is closed and each edge has two triangles, always.
+//! - [`Mesh::smooth`]: Taubin's filter (1995), which shrinks nothing.
+//! - [`Mesh::decimate`]: edges collapse by quadric error (Garland and Heckbert 1997).
+//! - [`Mesh::to_stl`], [`Mesh::to_obj`]: with the coordinate system in the header, as 3D Slicer
+//!   writes and reads it.
+
+mod cubes;
+mod decimate;
+mod error;
+mod extract;
+mod files;
+mod mesh;
+mod smooth;
+
+pub use error::SurfaceError;
+pub use files::Space;
+pub use mesh::{Affine, Mesh};
+pub use smooth::Smoothing;
