@@ -28,9 +28,9 @@ impl Bundle {
     /// Whether a folder looks like a bundle.
     pub fn is_one(folder: &Path) -> bool {
         let configs = folder.join("configs");
-        configs.is_dir() && std::fs::read_dir(&configs).is_ok_and(|mut entries| {
-            entries.any(|entry| entry.is_ok_and(|entry| is_config(&entry.path())))
-        })
+        configs.is_dir()
+            && std::fs::read_dir(&configs)
+                .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_config(&entry.path()))))
     }
 
     /// Opens a folder.
@@ -43,9 +43,8 @@ impl Bundle {
         if !folder.is_dir() {
             return Err(fail("is no folder".to_owned()));
         }
-        let entries = std::fs::read_dir(folder.join("configs")).map_err(|error| {
-            fail(format!("has no folder `configs`, which every bundle has ({error})"))
-        })?;
+        let entries = std::fs::read_dir(folder.join("configs"))
+            .map_err(|error| fail(format!("has no folder `configs`, which every bundle has ({error})")))?;
         let mut configs: Vec<ConfigFile> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| is_config(path) && path.is_file())
@@ -118,7 +117,8 @@ impl Bundle {
         if let Some(metadata) = &self.metadata {
             config.set_metadata(metadata.whole.clone());
         }
-        let foreign = config.item("bundle_root").and_then(serde_json::Value::as_str).is_some_and(|root| root.starts_with('/'));
+        let foreign =
+            config.item("bundle_root").and_then(serde_json::Value::as_str).is_some_and(|root| root.starts_with('/'));
         if foreign {
             config.set("bundle_root", ".".into())?;
         }
@@ -130,7 +130,8 @@ impl Bundle {
         let files = ["large_files.yml", "large_files.yaml", "large_files.json"].map(|name| self.root.join(name));
         let Some(tree) = files.into_iter().find_map(|path| tree::read(&path).ok()) else { return Vec::new() };
         let list = tree.root.get("large_files").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
-        let text = |file: &serde_json::Value, key: &str| file.get(key).and_then(|text| text.as_str()).map(str::to_owned);
+        let text =
+            |file: &serde_json::Value, key: &str| file.get(key).and_then(|text| text.as_str()).map(str::to_owned);
         list.iter().filter_map(|file| Some((text(file, "path")?, text(file, "url").unwrap_or_default()))).collect()
     }
 }

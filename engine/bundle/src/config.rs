@@ -226,7 +226,11 @@ impl Config {
             return found.ok_or_else(|| nothing(format!("the macro names {id}, which the config does not have")));
         }
         let path = self.folder.join(file);
-        let tree = tree::read(&path).map_err(|fault| Fault { file: String::new(), what: format!("{file} {}", fault.what), ..fault })?;
+        let tree = tree::read(&path).map_err(|fault| Fault {
+            file: String::new(),
+            what: format!("{file} {}", fault.what),
+            ..fault
+        })?;
         id::find(&tree.root, id).cloned().ok_or_else(|| nothing(format!("{file} has no item {id}")))
     }
 }
@@ -268,9 +272,14 @@ mod tests {
         let first = r#"{"a": {"b": 1, "c": [1, 2]}, "l": [1]}"#;
         let config = merged(first, r#"{"a::b": 2, "a#c#1": {"x": 0}, "+l": [2], "+a": {"d": 4}, "n": 5}"#)?;
         assert_eq!(*config.root(), json!({"a": {"b": 2, "c": [1, {"x": 0}], "d": 4}, "l": [1, 2], "n": 5}));
-        assert_eq!((config.file_of("a::b"), config.file_of("a::c"), config.file_of("a::c::1")), ("b.json", "b.json", "b.json"));
+        assert_eq!(
+            (config.file_of("a::b"), config.file_of("a::c"), config.file_of("a::c::1")),
+            ("b.json", "b.json", "b.json")
+        );
         assert_eq!(config.file_of("zz"), "");
-        for (second, part) in [(r#"{"x::y": 1}"#, "no item x"), (r#"{"l::3": 1}"#, "list of 1"), (r#"{"+a": [1]}"#, "merge")] {
+        for (second, part) in
+            [(r#"{"x::y": 1}"#, "no item x"), (r#"{"l::3": 1}"#, "list of 1"), (r#"{"+a": [1]}"#, "merge")]
+        {
             let fault = merged(first, second).expect_err("refused").to_string();
             assert!(fault.starts_with("b.json: ") && fault.contains(part), "{fault}");
         }
@@ -280,7 +289,8 @@ mod tests {
     #[test]
     fn overrides_are_python_literals_or_texts() -> Result<(), Fault> {
         let mut config = Config::parse("a.json", r#"{"a": {"b": 1}, "c": 0, "d": 1}"#)?;
-        for (key, text) in [("a#b", "[1, 2.5, 'x']"), ("c", "True"), ("d", "None"), ("e", "./a b"), ("f", "{'k': -1}")] {
+        for (key, text) in [("a#b", "[1, 2.5, 'x']"), ("c", "True"), ("d", "None"), ("e", "./a b"), ("f", "{'k': -1}")]
+        {
             config.set_from_text(key, text)?;
         }
         assert_eq!(*config.root(), json!({"a": {"b": [1, 2.5, "x"]}, "c": true, "d": 1, "e": "./a b", "f": {"k": -1}}));

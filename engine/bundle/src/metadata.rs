@@ -60,7 +60,8 @@ impl Metadata {
         let packages = ["required_packages_version", "optional_packages_version"].map(|key| whole.get(key));
         let packages = packages.into_iter().flatten().filter_map(Value::as_object).flatten();
         let ports = |which: &str| {
-            let ports = whole.get("network_data_format").and_then(|format| format.get(which)).and_then(Value::as_object);
+            let ports =
+                whole.get("network_data_format").and_then(|format| format.get(which)).and_then(Value::as_object);
             ports.into_iter().flatten().map(|(name, port)| Port::new(name, port)).collect()
         };
         Metadata {
@@ -80,7 +81,12 @@ impl Metadata {
 
     /// The names of the classes, of the first output that has them.
     pub fn labels(&self) -> BTreeMap<u64, String> {
-        self.outputs.iter().map(|port| &port.channels).find(|channels| !channels.is_empty()).cloned().unwrap_or_default()
+        self.outputs
+            .iter()
+            .map(|port| &port.channels)
+            .find(|channels| !channels.is_empty())
+            .cloned()
+            .unwrap_or_default()
     }
 }
 

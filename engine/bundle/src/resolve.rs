@@ -308,7 +308,8 @@ fn whole_reference(text: &str) -> Option<&str> {
 fn imports(item: &Item, modules: &mut BTreeMap<String, String>) {
     match item {
         Item::String(text) => {
-            let statement = text.strip_prefix('$').filter(|text| text.starts_with("import ") || text.starts_with("from "));
+            let statement =
+                text.strip_prefix('$').filter(|text| text.starts_with("import ") || text.starts_with("from "));
             if let Some(Ok(Statement::Import { module, name })) = statement.map(parse) {
                 modules.insert(name, module);
             }

@@ -14,7 +14,8 @@ const DEEPEST: usize = 128;
 
 /// The one document of a text.
 pub fn parse(text: &str) -> Result<Tree, String> {
-    let mut reader = Reader { events: Parser::new_from_str(text), anchors: HashMap::new(), twice: Vec::new(), count: 0 };
+    let mut reader =
+        Reader { events: Parser::new_from_str(text), anchors: HashMap::new(), twice: Vec::new(), count: 0 };
     let mut root = None;
     loop {
         match reader.next()? {
@@ -209,7 +210,8 @@ fn number(text: &str) -> Option<Value> {
             return None;
         }
     }
-    let value: f64 = format!("0{before}.{fraction}0{}", exponent.map(|e| format!("e{e}")).unwrap_or_default()).parse().ok()?;
+    let value: f64 =
+        format!("0{before}.{fraction}0{}", exponent.map(|e| format!("e{e}")).unwrap_or_default()).parse().ok()?;
     Number::from_f64(f64::from(sign as i32) * value).map(Value::Number)
 }
 

@@ -154,7 +154,8 @@ fn faults_are_gathered() -> Result<(), Fault> {
     let resolver = resolver(&config, Path::new("."))?.gathering();
     let effects = resolver.run("run")?;
     assert_eq!(effects.len(), 1);
-    let faults: Vec<String> = resolver.faults().iter().map(|fault| format!("{}: {}", fault.kind.word(), fault.id)).collect();
+    let faults: Vec<String> =
+        resolver.faults().iter().map(|fault| format!("{}: {}", fault.kind.word(), fault.id)).collect();
     assert_eq!(faults, ["file: files", "expression: step::func", "config: evaluator::post::1"]);
     Ok(())
 }
@@ -166,7 +167,10 @@ fn files_are_read_from_the_folder() -> Result<(), Box<dyn std::error::Error>> {
     for (name, text) in [
         ("in/b.nii.gz", ""),
         ("in/a.nii.gz", ""),
-        ("list.json", r#"{"testing": [{"image": ["x.nii", "y.nii"], "label": "l.nii", "id": "a.nii.gz"}], "test": ["z.nii"]}"#),
+        (
+            "list.json",
+            r#"{"testing": [{"image": ["x.nii", "y.nii"], "label": "l.nii", "id": "a.nii.gz"}], "test": ["z.nii"]}"#,
+        ),
         ("t.csv", "t2,n\n/p/1.nii,3\n/p/2.nii,4\n"),
     ] {
         std::fs::write(folder.path().join(name), text)?;

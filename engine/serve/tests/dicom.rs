@@ -16,7 +16,7 @@ use dicom_core::{DataElement, PrimitiveValue, VR};
 use dicom_dictionary_std::{tags, uids};
 use dicom_object::{FileMetaTableBuilder, InMemDicomObject, open_file};
 use dicom_transfer_syntax_registry::entries::IMPLICIT_VR_LITTLE_ENDIAN;
-use dicom_ul::association::{Association, ClientAssociationOptions, ServerAssociationOptions, SyncAssociation};
+use dicom_ul::association::{Association, ClientAssociationOptions, ServerAssociationOptions};
 use dicom_ul::pdu::{PDataValue, PDataValueType, Pdu};
 use hearth_serve::dicom::{Destination, DicomOptions};
 use hearth_serve::{Answer, Card, Kind, Model, Options, Refusal, Request, Server};

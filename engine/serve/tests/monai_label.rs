@@ -112,12 +112,12 @@ fn what_the_client_of_monai_label_sent_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let server = server(&folder);
     let record: Value = serde_json::from_slice(&std::fs::read(recorded()).unwrap()).unwrap();
-    let mut session = None;
+    let mut session: Option<String> = None;
     let mut answers = Vec::new();
     for request in record["requests"].as_array().unwrap() {
         let bytes = BASE64_STANDARD.decode(request["bytes"].as_str().unwrap()).unwrap();
         // The session has another name now.
-        let bytes = match (&session, request["session"].as_str()) {
+        let bytes = match (session.as_deref(), request["session"].as_str()) {
             (Some(now), Some(then)) => replaced(&bytes, then, now),
             _ => bytes,
         };

@@ -130,7 +130,11 @@ fn list(text: &str) -> Vec<String> {
 fn from_here(value: &str) -> String {
     let is_path = value.contains('/') || value.contains('.');
     let plain = !value.starts_with(['@', '$', '%', '[', '{', '(', '/']);
-    if is_path && plain && value.parse::<f64>().is_err() && Path::new(value).exists() { absolute(value) } else { value.to_owned() }
+    if is_path && plain && value.parse::<f64>().is_err() && Path::new(value).exists() {
+        absolute(value)
+    } else {
+        value.to_owned()
+    }
 }
 
 fn absolute(path: &str) -> String {

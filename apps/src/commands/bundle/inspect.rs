@@ -157,4 +157,3 @@ fn facts(bundle: &Bundle, needs: &[ConfigNeeds]) -> Value {
         "configs": configs.collect::<Vec<_>>(),
     })
 }
-

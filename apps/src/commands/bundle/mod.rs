@@ -88,7 +88,8 @@ fn convert(args: &ConvertArgs) -> Outcome {
     let weights = args.out.with_extension("safetensors");
     let opened = open::open(&args.bundle)?;
     let converted = hearth_recipe::bundle::convert(&opened.bundle, &args.config_files)?;
-    hearth_files::replace(&args.out, &converted.recipe).while_doing(|| format!("cannot write {}", args.out.display()))?;
+    hearth_files::replace(&args.out, &converted.recipe)
+        .while_doing(|| format!("cannot write {}", args.out.display()))?;
     out!("{}", args.out.display());
     if let Some(bytes) = &converted.weights {
         crate::folders::check_free(&weights)?;

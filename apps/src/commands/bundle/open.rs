@@ -28,9 +28,8 @@ pub fn open(path: &Path) -> Outcome<Opened> {
         return Err(Failure::new(format!("{} is not there: give the folder of a bundle, or its zip", path.display())));
     }
     let unpacked = unpacked(path)?;
-    let root = root_of(unpacked.path()).ok_or_else(|| {
-        Failure::new(format!("{} has no folder `configs`, which every bundle has", path.display()))
-    })?;
+    let root = root_of(unpacked.path())
+        .ok_or_else(|| Failure::new(format!("{} has no folder `configs`, which every bundle has", path.display())))?;
     Ok(Opened { bundle: Bundle::open(&root)?, results: PathBuf::from("."), _unpacked: Some(unpacked) })
 }
 
@@ -55,7 +54,8 @@ fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
 /// Without the feature that reads archives.
 #[cfg(not(feature = "download"))]
 fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
-    let what = "this program was built without the feature `download`, which reads archives: unpack it, and give the folder";
+    let what =
+        "this program was built without the feature `download`, which reads archives: unpack it, and give the folder";
     Err(Failure::new(format!("{}: {what}", zip.display())))
 }
 

@@ -1,12 +1,15 @@
 //! Models that are opened once and asked again and again: runs, and what `hearth predict` takes
 //! beside them.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use hearth_data::dicom::Authorship;
+use hearth_data::dicom::write::SegmentationType;
+use hearth_data::writers::RegionFile;
 use hearth_data::{Item, Parts};
 use hearth_recipe::store::ModelStore;
 use hearth_serve::{Answer, Card, Format, Kind, Model, Refusal, Request};
@@ -20,7 +23,7 @@ use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
-use crate::run::{DicomFile, Trained, Wanted};
+use crate::run::{Trained, Wanted};
 
 /// Opens what `hearth predict` takes. The name is the argument's, or that of the folder.
 pub fn open(given: &str, args: &PredictArgs) -> Outcome<Arc<dyn Model>> {
@@ -172,7 +175,10 @@ fn answer_of(trained: &Trained, labels: &[(String, u32)], question: &Question) -
         let (title, made_by) = (recipe.title(), trained.made_by());
         let by = Authorship::new(format!("{title}, {}", trained.checkpoint)).description(title);
         let by = by.contribution(format!("{made_by}; series {}", series.uid()));
-        let bytes = found.to_dicom(DicomFile::Segmentation, &series, &recipe.labels, &by).map_err(refused)?;
+        let file = RegionFile::Segmentation(SegmentationType::Binary);
+        // Their names say what labels are.
+        let codes = BTreeMap::new();
+        let bytes = found.to_dicom(file, &series, &recipe.labels, &codes, &by).map_err(refused)?;
         return segmentation(&bytes, out);
     }
     let map = found.written(&trained.plan).map_err(refused)?;

@@ -9,7 +9,11 @@ use crate::value::{CallValue, Component, Value};
 impl Scope<'_> {
     /// Calls a function by its dotted name.
     pub(super) fn call_name(&self, name: &str, given: CallValue) -> Eval {
-        if given.args.iter().chain(given.named.iter().map(|(_, value)| value)).any(|value| matches!(value, Value::Unknown))
+        if given
+            .args
+            .iter()
+            .chain(given.named.iter().map(|(_, value)| value))
+            .any(|value| matches!(value, Value::Unknown))
             && !name.starts_with("monai.")
         {
             return Ok(Value::Unknown);
@@ -31,7 +35,9 @@ impl Scope<'_> {
             "os.path.join" => {
                 let parts: Option<Vec<&str>> = given.args.iter().map(Value::as_str).collect();
                 let parts = parts.ok_or_else(|| Fault::value("os.path.join of what is no text"))?;
-                let joined = parts.split_first().map(|(first, rest)| rest.iter().fold((*first).to_owned(), |a, b| files::join(&a, b)));
+                let joined = parts
+                    .split_first()
+                    .map(|(first, rest)| rest.iter().fold((*first).to_owned(), |a, b| files::join(&a, b)));
                 Value::text(joined.ok_or_else(|| Fault::value("os.path.join of nothing"))?)
             }
             "os.path.exists" => Value::Bool(world.path(&text(0, "path")?).exists()),
@@ -56,7 +62,8 @@ impl Scope<'_> {
             },
             "json.loads" => {
                 let text = text(0, "s")?;
-                let parsed = serde_json::from_str(&text).map_err(|error| Fault::value(format!("json.loads: {error}")))?;
+                let parsed =
+                    serde_json::from_str(&text).map_err(|error| Fault::value(format!("json.loads: {error}")))?;
                 Value::from_json(&parsed)
             }
             "pathlib.Path" | "pathlib.PurePath" => Value::Path(text(0, "path")?.as_str().into()),
@@ -67,11 +74,18 @@ impl Scope<'_> {
                 Some(Value::Text(device)) => Value::Device(device.clone()),
                 _ => return Err(Fault::value("torch.device without a name")),
             },
-            "torch.load" | "torch.from_numpy" | "torch.rand" | "torch.randn" | "torch.ones" | "torch.zeros"
+            "torch.load"
+            | "torch.from_numpy"
+            | "torch.rand"
+            | "torch.randn"
+            | "torch.ones"
+            | "torch.zeros"
             | "datetime.datetime.now" => kept(name),
             "copy.deepcopy" | "copy.copy" => given.get(0, "x").cloned().unwrap_or(Value::None),
             "functools.partial" => kept(name),
-            "sys.path.append" | "sys.path.insert" | "torch.cuda.set_device" | "monai.config.print_config" => Value::None,
+            "sys.path.append" | "sys.path.insert" | "torch.cuda.set_device" | "monai.config.print_config" => {
+                Value::None
+            }
             "monai.data.load_decathlon_datalist" | "monai.data.decathlon_datalist.load_decathlon_datalist" => {
                 decathlon::load(world, &given)?
             }
@@ -84,7 +98,10 @@ impl Scope<'_> {
             _ if name.starts_with("monai.") && short == "from_engine" => kept(short),
             _ if name.starts_with("torch.backends.") || name.starts_with("logging.") => Value::None,
             // A class of MONAI's that is called, not written as a component.
-            _ if name.starts_with("monai.") && short.starts_with(|c: char| c.is_uppercase()) && given.args.is_empty() => {
+            _ if name.starts_with("monai.")
+                && short.starts_with(|c: char| c.is_uppercase())
+                && given.args.is_empty() =>
+            {
                 Value::Component(Arc::new(Component {
                     id: self.place.1.to_owned(),
                     file: self.place.0.to_owned(),
@@ -101,7 +118,8 @@ impl Scope<'_> {
         let first = given.args.first();
         let need = || first.ok_or_else(|| Fault::value(format!("{name}() without a value")));
         let all = || operators::elements(need()?);
-        let number = |value: &Value| value.as_float().ok_or_else(|| Fault::value(format!("{name}() of {}", value.kind())));
+        let number =
+            |value: &Value| value.as_float().ok_or_else(|| Fault::value(format!("{name}() of {}", value.kind())));
         Ok(match name {
             "list" => Value::List(first.map_or(Ok(Vec::new()), operators::elements)?.into()),
             "tuple" => Value::Tuple(first.map_or(Ok(Vec::new()), operators::elements)?.into()),
@@ -179,7 +197,8 @@ impl Scope<'_> {
             }
             "sum" => {
                 let start = given.args.get(1).cloned().unwrap_or(Value::Int(0));
-                let add = |sum: Value, item: Value| operators::binary(crate::syntax::Binary::Add, &sum, &item, self.world);
+                let add =
+                    |sum: Value, item: Value| operators::binary(crate::syntax::Binary::Add, &sum, &item, self.world);
                 all()?.into_iter().try_fold(start, add)?
             }
             "zip" => {
@@ -200,7 +219,9 @@ impl Scope<'_> {
                 let mut kept = Vec::new();
                 for item in items {
                     let fits = match need()? {
-                        Value::Function(function) => call_in(function, std::slice::from_ref(&item), self.world)?.truth(),
+                        Value::Function(function) => {
+                            call_in(function, std::slice::from_ref(&item), self.world)?.truth()
+                        }
                         _ => item.truth(),
                     };
                     match fits {

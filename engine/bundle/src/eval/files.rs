@@ -27,7 +27,9 @@ pub fn check(world: &World, path: &str) -> Eval<()> {
     let facts = std::fs::metadata(world.path(path)).map_err(|error| missing(path, &error))?;
     match facts.is_file() {
         true if facts.len() <= LARGEST => Ok(()),
-        true => Err(Fault::new(FaultKind::File, format!("{path} has {} bytes; at most {LARGEST} are read", facts.len()))),
+        true => {
+            Err(Fault::new(FaultKind::File, format!("{path} has {} bytes; at most {LARGEST} are read", facts.len())))
+        }
         false => Err(Fault::new(FaultKind::File, format!("{path} is no file"))),
     }
 }
@@ -78,7 +80,9 @@ pub fn read_csv(world: &World, path: &str) -> Eval {
         }
         column.into_iter().map(Value::text).collect()
     };
-    Ok(Value::Table(names.into_iter().zip(columns).map(|(name, column)| (name, Value::Column(typed(column).into()))).collect()))
+    Ok(Value::Table(
+        names.into_iter().zip(columns).map(|(name, column)| (name, Value::Column(typed(column).into()))).collect(),
+    ))
 }
 
 /// The time now in UTC, in a format of `strftime`.

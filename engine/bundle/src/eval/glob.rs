@@ -41,9 +41,8 @@ fn walk(folder: &Path, so_far: String, parts: &[&str], recursive: bool, found: &
     }
     let Ok(entries) = std::fs::read_dir(folder.join(if so_far.is_empty() { "." } else { &so_far })) else { return };
     let entries = entries.filter_map(Result::ok);
-    let mut names: Vec<(String, bool)> = entries
-        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path().is_dir()))
-        .collect();
+    let mut names: Vec<(String, bool)> =
+        entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path().is_dir())).collect();
     names.sort();
     if *part == "**" && recursive {
         walk(folder, so_far.clone(), rest, recursive, found);

@@ -204,7 +204,8 @@ impl Scope<'_> {
             }
             Expr::Call(function, args) => self.call(function, args),
             Expr::Lambda(lambda) => {
-                let defaults = lambda.parameters.iter().map(|(_, default)| default.as_ref().map(|e| self.eval(e)).transpose());
+                let defaults =
+                    lambda.parameters.iter().map(|(_, default)| default.as_ref().map(|e| self.eval(e)).transpose());
                 Ok(Value::Function(Arc::new(Function {
                     lambda: lambda.clone(),
                     names: self.names.clone(),
@@ -215,7 +216,9 @@ impl Scope<'_> {
                     place: (self.place.0.into(), self.place.1.into()),
                 })))
             }
-            Expr::Comprehension { makes, key, value, clauses } => self.comprehension(*makes, key.as_deref(), value, clauses),
+            Expr::Comprehension { makes, key, value, clauses } => {
+                self.comprehension(*makes, key.as_deref(), value, clauses)
+            }
             Expr::Formatted(_) => Err(Fault::outside("a formatted text (f'...') is not evaluated")),
         }
     }

@@ -6,15 +6,48 @@ use crate::value::Value;
 
 /// Functions that are known without an import.
 const BUILTINS: [&str; 22] = [
-    "list", "sorted", "len", "range", "int", "float", "str", "bool", "min", "max", "sum", "tuple", "dict", "set", "zip",
-    "enumerate", "abs", "round", "open", "print", "setattr", "filter",
+    "list",
+    "sorted",
+    "len",
+    "range",
+    "int",
+    "float",
+    "str",
+    "bool",
+    "min",
+    "max",
+    "sum",
+    "tuple",
+    "dict",
+    "set",
+    "zip",
+    "enumerate",
+    "abs",
+    "round",
+    "open",
+    "print",
+    "setattr",
+    "filter",
 ];
 
 /// MONAI's enumerations whose values are the lower-case names of their members.
 const ENUMS: [&str; 16] = [
-    "InterpolateMode", "GridSampleMode", "GridSamplePadMode", "PytorchPadMode", "NumpyPadMode", "BlendMode",
-    "MetricReduction", "LossReduction", "CommonKeys", "UpsampleMode", "SplineMode", "NdimageMode", "Average", "Weight",
-    "ChannelMatching", "SkipMode",
+    "InterpolateMode",
+    "GridSampleMode",
+    "GridSamplePadMode",
+    "PytorchPadMode",
+    "NumpyPadMode",
+    "BlendMode",
+    "MetricReduction",
+    "LossReduction",
+    "CommonKeys",
+    "UpsampleMode",
+    "SplineMode",
+    "NdimageMode",
+    "Average",
+    "Weight",
+    "ChannelMatching",
+    "SkipMode",
 ];
 
 impl Scope<'_> {

@@ -74,7 +74,8 @@ pub fn binary(op: Binary, a: &Value, b: &Value, world: &World) -> Eval {
         (_, Value::Unknown, _) | (_, _, Value::Unknown) => return Ok(Value::Unknown),
         // A column: element by element.
         (_, Value::Column(items), Value::Column(others)) if items.len() == others.len() => {
-            let made: Eval<Vec<Value>> = items.iter().zip(others.iter()).map(|(a, b)| binary(op, a, b, world)).collect();
+            let made: Eval<Vec<Value>> =
+                items.iter().zip(others.iter()).map(|(a, b)| binary(op, a, b, world)).collect();
             return Ok(Value::Column(made?.into()));
         }
         (_, Value::Column(items), other) => {

@@ -265,7 +265,9 @@ impl Parser {
             self.at += 1;
             let op = match op {
                 Compare::Is if self.eat_word("not") => Compare::IsNot,
-                Compare::NotIn if !self.eat_word("in") => return Err("has `not` where an operator is expected".to_owned()),
+                Compare::NotIn if !self.eat_word("in") => {
+                    return Err("has `not` where an operator is expected".to_owned());
+                }
                 op => op,
             };
             rest.push((op, self.binary(0)?));

@@ -3,8 +3,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
+use hearth_kernels::InterpolateMode;
 use hearth_kernels::conv3d::ConvShape;
-use hearth_kernels::{InterpolateMode, cast};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -22,12 +22,8 @@ pub(super) struct Case {
 impl Case {
     /// Of an element of the data list.
     pub fn new(given: &Given, index: usize, folder: &Path) -> Self {
-        let mut case = Case {
-            sample: Sample::new(index.to_string()),
-            written: BTreeMap::new(),
-            dtypes: BTreeMap::new(),
-            index,
-        };
+        let mut case =
+            Case { sample: Sample::new(index.to_string()), written: BTreeMap::new(), dtypes: BTreeMap::new(), index };
         for (key, value) in given.as_dict().unwrap_or_default() {
             if let Some(key) = key.as_str() {
                 let value = case.value(value, folder);

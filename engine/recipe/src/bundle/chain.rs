@@ -57,8 +57,18 @@ const NOTHING: [&str; 8] =
 
 /// Options that change nothing here.
 const IGNORED: [&str; 12] = [
-    "meta_keys", "meta_key_postfix", "track_meta", "to_tensor", "overwriting", "meta_key", "data_type", "wrap_sequence",
-    "lazy", "device", "prune_meta_pattern", "simple_keys",
+    "meta_keys",
+    "meta_key_postfix",
+    "track_meta",
+    "to_tensor",
+    "overwriting",
+    "meta_key",
+    "data_type",
+    "wrap_sequence",
+    "lazy",
+    "device",
+    "prune_meta_pattern",
+    "simple_keys",
 ];
 
 /// Transforms of bundles' own scripts that are here.
@@ -80,9 +90,11 @@ impl Chain {
             // An unknown value has its own fault already.
             if !matches!(value, Some(Value::Unknown)) && !value.is_some_and(has_unknown) {
                 let kind = value.map(Value::kind).unwrap_or_default();
-                faults.push(Fault::new(hearth_bundle::FaultKind::Component, format!("{kind} is no chain of transforms")));
+                faults
+                    .push(Fault::new(hearth_bundle::FaultKind::Component, format!("{kind} is no chain of transforms")));
             }
-            for component in value.and_then(Value::as_slice).unwrap_or_default().iter().filter_map(Value::as_component) {
+            for component in value.and_then(Value::as_slice).unwrap_or_default().iter().filter_map(Value::as_component)
+            {
                 self.add(Some(&Value::Component(component.clone())), faults);
             }
             return;
@@ -280,8 +292,13 @@ fn activations(component: &Component, count: usize) -> Result<Vec<(Activations, 
 }
 
 fn discrete(component: &Component, count: usize) -> Result<Vec<AsDiscrete>, Fault> {
-    if let Some(old) = ["n_classes", "num_classes", "logit_thresh", "threshold_values"].iter().find(|old| component.has(old)) {
-        return Err(fault(component, format!("{old} is an option of earlier versions of MONAI; this one refuses it, too")));
+    if let Some(old) =
+        ["n_classes", "num_classes", "logit_thresh", "threshold_values"].iter().find(|old| component.has(old))
+    {
+        return Err(fault(
+            component,
+            format!("{old} is an option of earlier versions of MONAI; this one refuses it, too"),
+        ));
     }
     let argmax = each(component, "argmax", count, Value::truth)?;
     let classes = each(component, "to_onehot", count, |value| usize::try_from(value.as_int()?).ok())?;
@@ -312,8 +329,17 @@ fn load(
     notes: &mut Vec<String>,
 ) -> Result<Vec<Step>, Fault> {
     const UNUSED: [&str; 11] = [
-        "image_only", "ensure_channel_first", "dtype", "reader", "expanduser", "converter", "as_closest_canonical",
-        "affine_lps_to_ras", "prune_meta_sep", "squeeze_non_spatial_dims", "fallback_only",
+        "image_only",
+        "ensure_channel_first",
+        "dtype",
+        "reader",
+        "expanduser",
+        "converter",
+        "as_closest_canonical",
+        "affine_lps_to_ras",
+        "prune_meta_sep",
+        "squeeze_non_spatial_dims",
+        "fallback_only",
     ];
     keys(component)?;
     let mut table = table(component, "LoadImage", &[&IGNORED[..], &UNUSED[..]].concat(), false)?;
@@ -342,7 +368,8 @@ fn load(
     if component.get("as_closest_canonical").and_then(Value::truth) == Some(true) {
         notes.push(format!("{}: as_closest_canonical is Orientation RAS here", component.id));
         let mut table = Node::named("Orientation").with("axcodes", "RAS");
-        table.insert("keys", super::nodes::node(component.get("keys").unwrap_or(&Value::None)).unwrap_or(Node::empty()));
+        table
+            .insert("keys", super::nodes::node(component.get("keys").unwrap_or(&Value::None)).unwrap_or(Node::empty()));
         steps.push(step("Orientation", Work::Registered(build(component, &table)?))?);
     }
     steps.extend(cast.filter(|cast| matches!(&cast.work, Work::Cast(dtype) if dtype.contains("int"))));
@@ -365,7 +392,8 @@ fn registered(
     cast: Option<Step>,
 ) -> Result<Vec<Step>, Fault> {
     let registry = Registry::<dyn Transform>::new();
-    let found = base_names(name).into_iter().find_map(|base| registry.entries().iter().find(|entry| entry.name == base));
+    let found =
+        base_names(name).into_iter().find_map(|base| registry.entries().iter().find(|entry| entry.name == base));
     if found.is_none() && is(component, &["ConcatImages"]) {
         let mut table = table(component, "ConcatItems", &["keys_merge", "keys_out"], false)?;
         for (theirs, ours) in [("keys_merge", "keys"), ("keys_out", "output_key")] {

@@ -52,7 +52,8 @@ pub fn convert(bundle: &Bundle, config_files: &[String]) -> Outcome<Converted> {
         Effect::Run(engine) => Some(engine.clone()),
         _ => None,
     });
-    let engine = engine.ok_or_else(|| RecipeError::new(format!("{name}: {run_id} runs no trainer and no evaluator")))?;
+    let engine =
+        engine.ok_or_else(|| RecipeError::new(format!("{name}: {run_id} runs no trainer and no evaluator")))?;
     let seed = effects.iter().find_map(|effect| match effect {
         Effect::Seed(seed) => u64::try_from(*seed).ok(),
         _ => None,
@@ -195,8 +196,13 @@ impl Making<'_> {
             data.insert("workers", Node::from(workers.max(1)));
         }
         if let Some(dataset) = loader.get("dataset").and_then(Value::as_component) {
-            if let Some(rate) = dataset.get("cache_rate").and_then(Value::as_float).filter(|_| dataset.name() == "CacheDataset") {
-                data.insert("cache", Node::from_toml(toml::toml! { rate = rate }.into(), &hearth_registry::Origin::Unknown));
+            if let Some(rate) =
+                dataset.get("cache_rate").and_then(Value::as_float).filter(|_| dataset.name() == "CacheDataset")
+            {
+                data.insert(
+                    "cache",
+                    Node::from_toml(toml::toml! { rate = rate }.into(), &hearth_registry::Origin::Unknown),
+                );
             }
             let what = "the lists of cases are not part of a recipe: give them by --data";
             self.left_out.push(format!("{}: {what}", dataset.id));
@@ -209,7 +215,11 @@ impl Making<'_> {
         match super::evaluator::inferer(evaluator) {
             Ok(built) => {
                 let without = ["device", "sw_device", "progress", "cache_roi_weight_map", "cpu_thresh"];
-                let table = if inferer.args.is_empty() { Ok(Node::named(built.name())) } else { table(&inferer, built.name(), &without, false) };
+                let table = if inferer.args.is_empty() {
+                    Ok(Node::named(built.name()))
+                } else {
+                    table(&inferer, built.name(), &without, false)
+                };
                 if let Ok(table) = table {
                     self.table.insert("inferer", table);
                 }
@@ -224,13 +234,15 @@ impl Making<'_> {
         flatten(evaluator.get("postprocessing"), &mut steps);
         let truth = |step: &Component, key: &str| {
             let given = step.get(key);
-            given.and_then(|given| given.as_slice().and_then(<[Value]>::first).or(Some(given))).and_then(Value::truth) == Some(true)
+            given.and_then(|given| given.as_slice().and_then(<[Value]>::first).or(Some(given))).and_then(Value::truth)
+                == Some(true)
         };
         let regions = steps.iter().any(|step| is(step, &["Activations"]) && truth(step, "sigmoid"));
         let task = if regions { "Regions" } else { "Segmentation" };
         self.table.insert("task", Node::named(task));
         for step in steps {
-            if !is(&step, &["Activations", "AsDiscrete", "Invert", "SaveImage", "EnsureType", "ToTensor", "CastToType"]) {
+            if !is(&step, &["Activations", "AsDiscrete", "Invert", "SaveImage", "EnsureType", "ToTensor", "CastToType"])
+            {
                 self.leave(&step, "predictions are made by the task's own steps");
             }
         }
@@ -253,20 +265,29 @@ impl Making<'_> {
                 continue;
             };
             let without = [
-                "meta_keys", "meta_key_postfix", "track_meta", "overwriting", "dtype", "image_only", "lazy", "device",
-                "ensure_channel_first", "data_type",
+                "meta_keys",
+                "meta_key_postfix",
+                "track_meta",
+                "overwriting",
+                "dtype",
+                "image_only",
+                "lazy",
+                "device",
+                "ensure_channel_first",
+                "data_type",
             ];
             let general = |reader: &Value| matches!(reader, Value::Text(name) if name.to_lowercase() == "itkreader");
             let drops_reader = component.get("reader").is_some_and(general);
-            let built = table(&component, entry.name, &without, false).map_err(|fault| fault.what).and_then(|mut table| {
-                if drops_reader {
-                    table.remove("reader");
-                }
-                match registry.build(&table) {
-                    Ok(_) => Ok(table),
-                    Err(fault) => Err(fault.text()),
-                }
-            });
+            let built =
+                table(&component, entry.name, &without, false).map_err(|fault| fault.what).and_then(|mut table| {
+                    if drops_reader {
+                        table.remove("reader");
+                    }
+                    match registry.build(&table) {
+                        Ok(_) => Ok(table),
+                        Err(fault) => Err(fault.text()),
+                    }
+                });
             match built {
                 Ok(table) => tables.push(table.to_toml()),
                 Err(why) => self.leave(&component, &why),
@@ -281,7 +302,9 @@ impl Making<'_> {
             Effect::Load { loader, .. } => Some(loader.clone()),
             _ => None,
         }));
-        let Some(loader) = loaders.into_iter().find(|handler| handler.name() == "CheckpointLoader") else { return Ok(None) };
+        let Some(loader) = loaders.into_iter().find(|handler| handler.name() == "CheckpointLoader") else {
+            return Ok(None);
+        };
         let path = loader.get("load_path").and_then(Value::as_str).map(|path| self.bundle.root().join(path));
         let Some(path) = path.filter(|path: &PathBuf| path.is_file()) else {
             self.leave(&loader, "the file of weights is not there");
@@ -289,7 +312,9 @@ impl Making<'_> {
         };
         let device = hearth_data::host_device();
         let mut networks = Networks::default();
-        networks.load(&loader, self.bundle.root(), &device).while_doing(|| format!("the weights {}", path.display()))?;
+        networks
+            .load(&loader, self.bundle.root(), &device)
+            .while_doing(|| format!("the weights {}", path.display()))?;
         Ok(Some(weights::to_bytes(networks.get(network, &device)?)?))
     }
 
@@ -310,7 +335,10 @@ impl Making<'_> {
                 let name = if key == "loss" { "DiceCELoss" } else { "AdamW" };
                 self.left_out.push(format!("{key}: {name} stands in its place"));
                 let table = Node::named(name);
-                self.table.insert(key, if key == "loss" { table.with("to_onehot_y", true).with("softmax", true) } else { table });
+                self.table.insert(
+                    key,
+                    if key == "loss" { table.with("to_onehot_y", true).with("softmax", true) } else { table },
+                );
             }
         }
         let text = toml::to_string_pretty(&self.ordered()).map_err(RecipeError::from_error)?;
@@ -325,7 +353,19 @@ impl Making<'_> {
 
     /// The table with plain values before tables, as TOML wants it.
     fn ordered(&self) -> toml::Value {
-        let order = ["title", "task", "labels", "transforms", "data", "network", "loss", "optimizer", "schedule", "training", "inferer"];
+        let order = [
+            "title",
+            "task",
+            "labels",
+            "transforms",
+            "data",
+            "network",
+            "loss",
+            "optimizer",
+            "schedule",
+            "training",
+            "inferer",
+        ];
         let mut out = toml::Table::new();
         for key in order {
             if let Some(node) = self.table.get(key) {
@@ -371,7 +411,8 @@ fn joined(train: Vec<toml::Value>, validation: &[toml::Value]) -> Vec<toml::Valu
                 out.push(step);
             }
             None => {
-                let random = step.get("name").and_then(toml::Value::as_str).is_some_and(|name| name.starts_with("Rand"));
+                let random =
+                    step.get("name").and_then(toml::Value::as_str).is_some_and(|name| name.starts_with("Rand"));
                 out.push(if random { step } else { marked(&step, "train") });
             }
         }

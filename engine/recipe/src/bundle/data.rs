@@ -63,15 +63,19 @@ impl Loading {
             return Err(fault(&dataset, "is a data set that is not here"));
         }
         if !images.is_empty() {
-            let key = super::chain::Chain::new(transform.as_ref()).ok().and_then(|chain| chain.loads().into_iter().next());
+            let key =
+                super::chain::Chain::new(transform.as_ref()).ok().and_then(|chain| chain.loads().into_iter().next());
             let cases = Cases::List(given(images, key.as_deref().unwrap_or("image")));
             return Ok(Loading { cases, transform, batch });
         }
         let list = list(&dataset, data, folder)?;
-        let draws: Option<Vec<&Arc<CallValue>>> = list.iter().map(|value| match value {
-            Value::Call(call) if matches!(call.name.as_str(), "torch.rand" | "torch.randn") => Some(call),
-            _ => None,
-        }).collect();
+        let draws: Option<Vec<&Arc<CallValue>>> = list
+            .iter()
+            .map(|value| match value {
+                Value::Call(call) if matches!(call.name.as_str(), "torch.rand" | "torch.randn") => Some(call),
+                _ => None,
+            })
+            .collect();
         if let Some(draws) = draws.filter(|draws| !draws.is_empty()) {
             let drawn = draws.into_iter().enumerate().map(|(place, call)| draw(&dataset, call, place, seed));
             return Ok(Loading { cases: Cases::Drawn(drawn.collect::<Result<_, Fault>>()?), transform, batch });
@@ -141,8 +145,9 @@ fn csv(table: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
         _ => names.is_none(),
     };
     let path = folder.join(&source);
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        Fault { kind: hearth_bundle::FaultKind::File, ..fault(table, format!("{source} cannot be read: {error}")) }
+    let text = std::fs::read_to_string(&path).map_err(|error| Fault {
+        kind: hearth_bundle::FaultKind::File,
+        ..fault(table, format!("{source} cannot be read: {error}"))
     })?;
     let mut rows: Vec<Vec<String>> = text
         .trim_start_matches('\u{feff}')
@@ -159,8 +164,10 @@ fn csv(table: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
     let change = table.get("transform");
     let mut cases = Vec::with_capacity(rows.len());
     for row in rows {
-        let entries = names.iter().zip(row).filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted.contains(name)));
-        let entries = entries.map(|(name, cell)| (Value::text(name), cell.parse().map_or_else(|_| Value::text(&cell), Value::Float)));
+        let entries =
+            names.iter().zip(row).filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted.contains(name)));
+        let entries = entries
+            .map(|(name, cell)| (Value::text(name), cell.parse().map_or_else(|_| Value::text(&cell), Value::Float)));
         let mut entries: Vec<(Value, Value)> = entries.collect();
         for step in components(change).unwrap_or_default() {
             let (Some(keys), Some(Value::Function(function)), true) =

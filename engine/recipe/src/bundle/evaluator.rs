@@ -39,15 +39,41 @@ pub(super) struct Evaluator {
 }
 
 /// Handlers that print, or write what TensorBoard shows.
-const QUIET: [&str; 6] =
-    ["StatsHandler", "TensorBoardStatsHandler", "TensorBoardImageHandler", "LogfileHandler", "ProbMapProducer", "TerminateOnNan"];
+const QUIET: [&str; 6] = [
+    "StatsHandler",
+    "TensorBoardStatsHandler",
+    "TensorBoardImageHandler",
+    "LogfileHandler",
+    "ProbMapProducer",
+    "TerminateOnNan",
+];
 
 /// Options of an evaluator that change nothing here.
 const KNOWN: [&str; 24] = [
-    "device", "val_data_loader", "network", "inferer", "postprocessing", "val_handlers", "amp", "key_val_metric",
-    "additional_metrics", "decollate", "prepare_batch", "epoch_length", "non_blocking", "mode", "metric_cmp_fn",
-    "iteration_update", "event_names", "event_to_attr", "to_kwargs", "amp_kwargs", "compile", "compile_kwargs",
-    "use_interpolate", "name",
+    "device",
+    "val_data_loader",
+    "network",
+    "inferer",
+    "postprocessing",
+    "val_handlers",
+    "amp",
+    "key_val_metric",
+    "additional_metrics",
+    "decollate",
+    "prepare_batch",
+    "epoch_length",
+    "non_blocking",
+    "mode",
+    "metric_cmp_fn",
+    "iteration_update",
+    "event_names",
+    "event_to_attr",
+    "to_kwargs",
+    "amp_kwargs",
+    "compile",
+    "compile_kwargs",
+    "use_interpolate",
+    "name",
 ];
 
 impl Evaluator {
@@ -172,7 +198,8 @@ impl Evaluator {
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome<(usize, Vec<(String, Vec<f64>)>)> {
-        let Evaluator { id, loading, network, inferer, before, after, loaders, measures, maps, slides, device, .. } = self;
+        let Evaluator { id, loading, network, inferer, before, after, loaders, measures, maps, slides, device, .. } =
+            self;
         let device = hearth_train::device::parse(&device).map_err(RecipeError::from_error)?.inner();
         for loader in &loaders {
             let path = networks.load(loader, &writing.inputs, &device)?;
@@ -296,7 +323,10 @@ impl<N: Network> Pass<'_, N> {
         let shape = inputs.first().map(Tensor::dims).unwrap_or_default();
         if let Some(other) = inputs.iter().find(|input| input.dims() != shape) {
             let (other, what) = (other.dims(), "a batch needs equal shapes: set the loader's batch_size to 1");
-            return Err(RecipeError::new(format!("{}: images of shapes {shape:?} and {other:?} [channel, x, y, z]; {what}", self.id)));
+            return Err(RecipeError::new(format!(
+                "{}: images of shapes {shape:?} and {other:?} [channel, x, y, z]; {what}",
+                self.id
+            )));
         }
         let batch: Tensor<5> = Tensor::stack(inputs, 0);
         let batch = batch.cast(DType::F32).to_device(self.device);
@@ -333,8 +363,16 @@ fn is_whole_batch(value: &Value) -> bool {
 
 /// The inferer of an evaluator.
 pub(super) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> {
-    const DEVICES: [&str; 8] =
-        ["device", "sw_device", "progress", "cache_roi_weight_map", "cpu_thresh", "buffer_steps", "buffer_dim", "with_coord"];
+    const DEVICES: [&str; 8] = [
+        "device",
+        "sw_device",
+        "progress",
+        "cache_roi_weight_map",
+        "cpu_thresh",
+        "buffer_steps",
+        "buffer_dim",
+        "with_coord",
+    ];
     let component = match evaluator.get("inferer") {
         None => return Ok(Box::new(SimpleInferer {})),
         Some(Value::Component(component)) => component,
@@ -349,4 +387,3 @@ pub(super) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> 
     }
     registry.build(&table(component, entry.name, &DEVICES, false)?).map_err(|error| fault(component, error.text()))
 }
-

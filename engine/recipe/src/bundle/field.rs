@@ -367,9 +367,9 @@ impl Machine<'_> {
             "argmax" => {
                 let field = self.field(next()?)?;
                 let axis = axis_of(&field, dim)?;
-                let keeps = named.iter().any(|(name, operand)| {
-                    *name == "keepdim" && matches!(operand, Operand::Plain(Value::Bool(true)))
-                });
+                let keeps = named
+                    .iter()
+                    .any(|(name, operand)| *name == "keepdim" && matches!(operand, Operand::Plain(Value::Bool(true))));
                 let data = field.data.argmax(axis).float().cast(DType::F32);
                 let axes = field.axes.into_iter().filter(|at| keeps || *at != axis).collect();
                 Field { data, kind: Kind::Int, axes }
@@ -379,7 +379,8 @@ impl Machine<'_> {
                 let axis = axis_of(&field, dim)?;
                 Field { data: activation::softmax(field.data, axis), kind: Kind::Float, ..field }
             }
-            "float" | "FloatTensor" | "as_tensor" | "tensor" | "astype" | "to" | "contiguous" | "clone" | "detach" | "cpu" => {
+            "float" | "FloatTensor" | "as_tensor" | "tensor" | "astype" | "to" | "contiguous" | "clone" | "detach"
+            | "cpu" => {
                 let field = self.field(next()?)?;
                 let dtype = named.iter().map(|(_, operand)| operand).chain(given.get(1));
                 let dtype = dtype.filter_map(|operand| match operand {
@@ -404,16 +405,15 @@ fn axis_of(field: &Field, dim: Option<f64>) -> Eval<usize> {
     let dim = dim.unwrap_or(0.0) as i64;
     let count = field.axes.len() as i64;
     let at = usize::try_from(if dim < 0 { dim + count } else { dim }).ok();
-    at.and_then(|at| field.axes.get(at).copied()).map_or_else(|| outside(format!("the axis {dim} of a tensor of {count}")), Ok)
+    at.and_then(|at| field.axes.get(at).copied())
+        .map_or_else(|| outside(format!("the axis {dim} of a tensor of {count}")), Ok)
 }
 
 /// Values as a type of numbers has them.
 pub(super) fn cast(field: Field, dtype: &str) -> Field {
     let Field { data, axes, .. } = field;
     match dtype {
-        "bool" => {
-            Field { data: data.not_equal_elem(0.0).float().cast(DType::F32), kind: Kind::Bool, axes }
-        }
+        "bool" => Field { data: data.not_equal_elem(0.0).float().cast(DType::F32), kind: Kind::Bool, axes },
         name if name.contains("int") => Field { data: data.trunc(), kind: Kind::Int, axes },
         _ => Field { data, kind: Kind::Float, axes },
     }

@@ -144,7 +144,10 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
         let known = missing.iter().any(|fault| fault.id == part.id && fault.kind == FaultKind::Component);
         if !known {
             let what = format!("is a {} that is not here", part.kind);
-            missing.push(Fault { text: part.target.clone(), ..Fault::at(FaultKind::Component, part.id.clone(), what) }.in_file(&file));
+            missing.push(
+                Fault { text: part.target.clone(), ..Fault::at(FaultKind::Component, part.id.clone(), what) }
+                    .in_file(&file),
+            );
         }
     }
     let mut seen = BTreeSet::new();
@@ -156,7 +159,11 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
 /// Files of weights that handlers load, and that are not there.
 fn weights(engine: &Component, bundle: &Bundle) -> Vec<Fault> {
     let handlers = super::nodes::components(engine.get("val_handlers")).unwrap_or_default();
-    handlers.iter().filter(|handler| handler.name() == "CheckpointLoader").filter_map(|loader| file_of(loader, bundle)).collect()
+    handlers
+        .iter()
+        .filter(|handler| handler.name() == "CheckpointLoader")
+        .filter_map(|loader| file_of(loader, bundle))
+        .collect()
 }
 
 fn file_of(loader: &Component, bundle: &Bundle) -> Option<Fault> {
@@ -179,31 +186,86 @@ const ENGINE: [(&str, &[&str]); 5] = [
     ("engine", &["SupervisedEvaluator", "SupervisedTrainer"]),
     (
         "data",
-        &["Dataset", "CacheDataset", "PersistentDataset", "SmartCacheDataset", "LMDBDataset", "CacheNTransDataset",
-            "DataLoader", "ThreadDataLoader", "CSVDataset", "MaskedPatchWSIDataset", "PatchWSIDataset"],
+        &[
+            "Dataset",
+            "CacheDataset",
+            "PersistentDataset",
+            "SmartCacheDataset",
+            "LMDBDataset",
+            "CacheNTransDataset",
+            "DataLoader",
+            "ThreadDataLoader",
+            "CSVDataset",
+            "MaskedPatchWSIDataset",
+            "PatchWSIDataset",
+        ],
     ),
     (
         "handler",
-        &["CheckpointLoader", "StatsHandler", "TensorBoardStatsHandler", "TensorBoardImageHandler", "CheckpointSaver",
-            "ValidationHandler", "LrScheduleHandler", "ProbMapProducer", "EarlyStopHandler", "LogfileHandler",
-            "MetricLogger"],
+        &[
+            "CheckpointLoader",
+            "StatsHandler",
+            "TensorBoardStatsHandler",
+            "TensorBoardImageHandler",
+            "CheckpointSaver",
+            "ValidationHandler",
+            "LrScheduleHandler",
+            "ProbMapProducer",
+            "EarlyStopHandler",
+            "LogfileHandler",
+            "MetricLogger",
+        ],
     ),
     (
         "metric",
-        &["Accuracy", "ConfusionMatrix", "MeanDice", "MeanIoUHandler", "ROCAUC", "AveragePrecision", "HausdorffDistance",
-            "SurfaceDistance"],
+        &[
+            "Accuracy",
+            "ConfusionMatrix",
+            "MeanDice",
+            "MeanIoUHandler",
+            "ROCAUC",
+            "AveragePrecision",
+            "HausdorffDistance",
+            "SurfaceDistance",
+        ],
     ),
     (
         "optimizer or schedule",
-        &["Adam", "AdamW", "SGD", "Novograd", "RMSprop", "StepLR", "CosineAnnealingLR", "PolynomialLR", "ExponentialLR",
-            "WarmupCosineSchedule", "LinearLR", "MultiStepLR", "ReduceLROnPlateau"],
+        &[
+            "Adam",
+            "AdamW",
+            "SGD",
+            "Novograd",
+            "RMSprop",
+            "StepLR",
+            "CosineAnnealingLR",
+            "PolynomialLR",
+            "ExponentialLR",
+            "WarmupCosineSchedule",
+            "LinearLR",
+            "MultiStepLR",
+            "ReduceLROnPlateau",
+        ],
     ),
 ];
 
 /// Steps of the runner's own, and those that need nothing.
 const STEPS: [&str; 15] = [
-    "Compose", "Lambda", "Activations", "AsDiscrete", "Invert", "SaveImage", "SaveClassification", "CastToType", "EnsureType",
-    "ToTensor", "ToNumpy", "ToDevice", "FromMetaTensor", "ToMetaTensor", "ConcatImages",
+    "Compose",
+    "Lambda",
+    "Activations",
+    "AsDiscrete",
+    "Invert",
+    "SaveImage",
+    "SaveClassification",
+    "CastToType",
+    "EnsureType",
+    "ToTensor",
+    "ToNumpy",
+    "ToDevice",
+    "FromMetaTensor",
+    "ToMetaTensor",
+    "ConcatImages",
 ];
 
 impl Walk {

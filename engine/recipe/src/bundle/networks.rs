@@ -127,11 +127,6 @@ impl Networks {
         self.loaded.push(network.id.clone());
         Ok(())
     }
-
-    /// The names of the networks that run with random weights.
-    pub fn name(network: &AnyNetwork) -> &'static str {
-        network.name()
-    }
 }
 
 /// Whether a file begins as safetensors do: a length, and JSON. What a pickle or a zip begins with is none.

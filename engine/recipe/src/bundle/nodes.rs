@@ -65,7 +65,9 @@ pub(super) fn table(component: &Component, name: &str, without: &[&str], nothing
 /// `LoadImageDict`.
 pub(super) fn base_names(name: &str) -> Vec<&str> {
     let mut names = vec![name];
-    names.extend(["Dict", "D", "d"].iter().filter_map(|ending| name.strip_suffix(ending)).filter(|name| !name.is_empty()));
+    names.extend(
+        ["Dict", "D", "d"].iter().filter_map(|ending| name.strip_suffix(ending)).filter(|name| !name.is_empty()),
+    );
     names
 }
 
@@ -76,7 +78,8 @@ pub(super) fn is(component: &Component, names: &[&str]) -> bool {
 
 /// The keys that a transform works on.
 pub(super) fn keys(component: &Component) -> Result<Vec<String>, Fault> {
-    let given = component.get("keys").ok_or_else(|| fault(component, "has no `keys`; only the dictionary form is run"))?;
+    let given =
+        component.get("keys").ok_or_else(|| fault(component, "has no `keys`; only the dictionary form is run"))?;
     texts(given).filter(|keys| !keys.is_empty()).ok_or_else(|| fault(component, "has `keys` that are no texts"))
 }
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Tensor;
 use hearth_bundle::{Bundle, Config, Effect, Resolver, Value};
 
+use super::Context;
 use super::evaluator::Evaluator;
 use super::networks::Networks;
 use super::writing::Writing;
-use super::Context;
 use crate::error::{Outcome, RecipeError};
 
 /// What is run, and with which changes.
@@ -124,7 +124,8 @@ pub(super) fn inference(bundle: &Bundle) -> Outcome<PathBuf> {
         _ => {
             let names = if candidates.is_empty() { bundle.configs().iter().collect() } else { candidates };
             let names: Vec<&str> = names.iter().map(|config| config.name.as_str()).collect();
-            let what = format!("the bundle has no single inference config; name one with --config-file: {}", names.join(", "));
+            let what =
+                format!("the bundle has no single inference config; name one with --config-file: {}", names.join(", "));
             Err(RecipeError::new(what))
         }
     }
@@ -147,7 +148,9 @@ fn run_id(config: &Config, options: &RunOptions) -> Outcome<String> {
     let found: Vec<&str> = config.ids().filter(runs).collect();
     match found[..] {
         [one] => Ok(one.to_owned()),
-        [] => Err(RecipeError::new("the config has no `run`, and no list that runs an evaluator: name the id that is run")),
+        [] => Err(RecipeError::new(
+            "the config has no `run`, and no list that runs an evaluator: name the id that is run",
+        )),
         _ => Err(RecipeError::new(format!("the config has no `run`; name the id that is run: {}", found.join(", ")))),
     }
 }

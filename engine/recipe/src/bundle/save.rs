@@ -32,9 +32,28 @@ pub(super) struct Save {
 
 /// What the component has beside, and what changes nothing.
 const KNOWN: [&str; 22] = [
-    "keys", "output_dir", "output_postfix", "output_ext", "separate_folder", "data_root_dir", "output_dtype", "dtype",
-    "scale", "resample", "mode", "padding_mode", "squeeze_end_dims", "meta_keys", "meta_key_postfix", "allow_missing_keys",
-    "print_log", "writer", "output_name_formatter", "channel_dim", "savepath_in_metadict", "folder_layout",
+    "keys",
+    "output_dir",
+    "output_postfix",
+    "output_ext",
+    "separate_folder",
+    "data_root_dir",
+    "output_dtype",
+    "dtype",
+    "scale",
+    "resample",
+    "mode",
+    "padding_mode",
+    "squeeze_end_dims",
+    "meta_keys",
+    "meta_key_postfix",
+    "allow_missing_keys",
+    "print_log",
+    "writer",
+    "output_name_formatter",
+    "channel_dim",
+    "savepath_in_metadict",
+    "folder_layout",
 ];
 
 impl Save {
@@ -117,7 +136,8 @@ impl Save {
         let inputs: Vec<PathBuf> = case.written.keys().cloned().collect();
         let path = writing.claim(Path::new(&path), &inputs)?;
         image.data = image.data.to_device(&hearth_data::host_device());
-        let dtype = self.dtype.clone().or_else(|| case.dtypes.get(key).cloned()).unwrap_or_else(|| "float32".to_owned());
+        let dtype =
+            self.dtype.clone().or_else(|| case.dtypes.get(key).cloned()).unwrap_or_else(|| "float32".to_owned());
         let options = if self.ending == ".png" {
             image = self.picture(image, &dtype)?;
             WriteOptions::default()
@@ -126,7 +146,7 @@ impl Save {
                 image = self.back(image)?;
             }
             image = stored(image, &dtype);
-            WriteOptions { nifti: NiftiOptions::image().data_type(data_type(&dtype)?), ..WriteOptions::default() }
+            WriteOptions::default().nifti(NiftiOptions::image().data_type(data_type(&dtype)?))
         };
         write_image(&path, &image, &options).while_doing(|| format!("cannot write {}", path.display()))?;
         writing.done(path);
@@ -184,7 +204,12 @@ impl Save {
         let n = image.meta.spatial_dims;
         let shape: Vec<usize> = image.meta.original_shape.iter().take(n).copied().collect();
         // Where a chain has changed the grid and not been inverted, MONAI brings back the file's size.
-        if self.resample && !image.meta.applied.is_empty() && n == 2 && shape.len() == 2 && image.spatial_shape() != shape {
+        if self.resample
+            && !image.meta.applied.is_empty()
+            && n == 2
+            && shape.len() == 2
+            && image.spatial_shape() != shape
+        {
             let values = image.to_vec();
             let low = values.iter().copied().fold(f32::INFINITY, f32::min);
             let high = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -37,7 +37,8 @@ impl SlideOptions {
         };
         let patch = patch.ok_or_else(|| fault(dataset, "patch_size: expected two numbers"))?;
         let level = |key: &str, default: usize| dataset.get(key).map_or(Some(default), whole);
-        let level_of = |key: &str, default: usize| level(key, default).ok_or_else(|| fault(dataset, format!("{key} is no level")));
+        let level_of =
+            |key: &str, default: usize| level(key, default).ok_or_else(|| fault(dataset, format!("{key} is no level")));
         for unused in ["additional_meta_keys", "include_label"] {
             if dataset.get(unused).is_some_and(|value| value.truth() == Some(true)) {
                 return Err(fault(dataset, format!("{unused} is not supported")));
@@ -57,7 +58,11 @@ pub(super) struct Maps {
 impl Maps {
     pub fn new(handler: &Component) -> Result<Self, Fault> {
         let text = |key: &str, default: &str| handler.get(key).and_then(Value::as_str).unwrap_or(default).to_owned();
-        Ok(Maps { folder: text("output_dir", "./"), postfix: text("output_postfix", ""), key: text("prob_key", "pred") })
+        Ok(Maps {
+            folder: text("output_dir", "./"),
+            postfix: text("output_postfix", ""),
+            key: text("prob_key", "pred"),
+        })
     }
 
     /// The maps of all slides, one file each. Returns how many there are.
@@ -76,7 +81,8 @@ impl Maps {
             let written = given.key("image").and_then(Value::as_str);
             let written = written.ok_or_else(|| RecipeError::new("a slide of the list has no `image`"))?;
             let path = writing.inputs.join(written);
-            self.slide(&path, options, (before, after), batch, pass, writing, tell).while_doing(|| written.to_owned())?;
+            self.slide(&path, options, (before, after), batch, pass, writing, tell)
+                .while_doing(|| written.to_owned())?;
         }
         Ok(list.len())
     }
@@ -95,10 +101,12 @@ impl Maps {
         let slide = Slide::open(path)?;
         let levels = slide.levels().len();
         if options.mask_level >= levels {
-            let what = format!("mask_level is {}, and the slide has {levels} levels (0 is the largest)", options.mask_level);
+            let what =
+                format!("mask_level is {}, and the slide has {levels} levels (0 is the largest)", options.mask_level);
             return Err(RecipeError::new(what));
         }
-        let tissue = TissueOptions { level: Some(options.mask_level), rule: TissueRule::Foreground, ..TissueOptions::default() };
+        let tissue =
+            TissueOptions { level: Some(options.mask_level), rule: TissueRule::Foreground, ..TissueOptions::default() };
         let mask = slide.tissue_mask(&tissue)?;
         let wsi = WsiOptions::new(options.patch[0], options.patch[1]).resolution(Resolution::Level(options.level));
         let data = PatchWSIDataset::masked(std::slice::from_ref(path), &tissue, wsi, Arc::new(Pipeline::default()))?;

@@ -79,17 +79,38 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
         (|c| c["network_def"]["_target_"] = "HoVerNet".into(), &["network_def", "HoVerNet", "not here"]),
         (|c| c["network_def"]["featurez"] = 3.into(), &["network_def", "featurez"]),
         (|c| c["data"] = "$json.load(open('no.json'))".into(), &["data", "json"]),
-        (|c| c["data"] = "$[{'image': f} for f in os.popen('ls')]".into(), &["configs/inference.json: data", "os.popen(...) is not evaluated"]),
+        (
+            |c| c["data"] = "$[{'image': f} for f in os.popen('ls')]".into(),
+            &["configs/inference.json: data", "os.popen(...) is not evaluated"],
+        ),
         (|c| c["data"] = json!([]), &["evaluator", "the list of images is empty"]),
         (|c| c["data"] = json!([{"image": "none.png"}]), &["none.png"]),
-        (|c| c["preprocessing"]["transforms"][1]["_target_"] = "scripts.Own".into(), &["preprocessing::transforms::1", "own scripts"]),
-        (|c| c["preprocessing"]["transforms"][1]["_target_"] = "Wiggled".into(), &["preprocessing::transforms::1", "Wiggled", "not here"]),
-        (|c| c["postprocessing"]["transforms"][1]["output_ext"] = ".dcm".into(), &["postprocessing::transforms::1", ".dcm"]),
         (
-            |c| c["postprocessing"]["transforms"][0] = json!({"_target_": "Lambdad", "keys": "pred", "func": "$lambda x: skimage.measure.label(x)"}),
+            |c| c["preprocessing"]["transforms"][1]["_target_"] = "scripts.Own".into(),
+            &["preprocessing::transforms::1", "own scripts"],
+        ),
+        (
+            |c| c["preprocessing"]["transforms"][1]["_target_"] = "Wiggled".into(),
+            &["preprocessing::transforms::1", "Wiggled", "not here"],
+        ),
+        (
+            |c| c["postprocessing"]["transforms"][1]["output_ext"] = ".dcm".into(),
+            &["postprocessing::transforms::1", ".dcm"],
+        ),
+        (
+            |c| {
+                c["postprocessing"]["transforms"][0] =
+                    json!({"_target_": "Lambdad", "keys": "pred", "func": "$lambda x: skimage.measure.label(x)"})
+            },
             &["postprocessing::transforms::0::func", "skimage"],
         ),
-        (|c| c["evaluator"]["val_handlers"] = json!([{"_target_": "CheckpointLoader", "load_path": "m.pt", "load_dict": {"model": "@network"}}]), &["m.pt", "nothing is fetched"]),
+        (
+            |c| {
+                c["evaluator"]["val_handlers"] =
+                    json!([{"_target_": "CheckpointLoader", "load_path": "m.pt", "load_dict": {"model": "@network"}}])
+            },
+            &["m.pt", "nothing is fetched"],
+        ),
         (|c| c["network"] = "@evaluator".into(), &["refers to itself"]),
         (|c| c["run"] = json!(["$@evaluatr.run()"]), &["run::0", "@evaluatr, which the config does not have"]),
         (|c| c["run"] = json!(["$None"]), &["runs no evaluator"]),

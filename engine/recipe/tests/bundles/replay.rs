@@ -124,7 +124,8 @@ fn replay(case: &Path) -> Tested {
     let metrics: BTreeMap<&str, f64> =
         report.metrics.iter().filter_map(|(name, values)| Some((name.as_str(), *values.first()?))).collect();
     for (name, wanted) in facts["metrics"].as_object().into_iter().flatten() {
-        let (got, wanted) = (metrics.get(name.as_str()).copied().unwrap_or(f64::NAN), wanted.as_f64().unwrap_or(f64::NAN));
+        let (got, wanted) =
+            (metrics.get(name.as_str()).copied().unwrap_or(f64::NAN), wanted.as_f64().unwrap_or(f64::NAN));
         if (got - wanted).abs() > 1e-6 || got.is_nan() {
             wrong.push(format!("{name} is {got}; expected {wanted}"));
         }
@@ -153,10 +154,9 @@ impl Item<'_> {
     fn compare(self, image: &Tensor<4>, output: &Tensor<4>, post: Option<&Tensor<4>>) -> Tested {
         let at = self.find("at").or_else(|| self.find("image_voxels")).map(|view| ints(&view));
         let dims = self.find("at").or_else(|| self.find("image_voxels")).map_or(3, |view| view.shape()[1]);
-        for (name, tensor, range, tolerance) in [
-            ("image", image, self.range("image_range"), 1e-4),
-            ("pred", output, self.range("pred_range"), 1e-3),
-        ] {
+        for (name, tensor, range, tolerance) in
+            [("image", image, self.range("image_range"), 1e-4), ("pred", output, self.range("pred_range"), 1e-3)]
+        {
             let (mut got, mut wanted) = (Vec::new(), Vec::new());
             if let Some(view) = self.find(name) {
                 (got, wanted) = (values(tensor), floats(&view));
@@ -202,7 +202,9 @@ fn floats(view: &TensorView<'_>) -> Vec<f32> {
     let bytes = view.data();
     match view.dtype() {
         Dtype::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
-        Dtype::I64 => bytes.chunks_exact(8).filter_map(|b| Some(i64::from_le_bytes(b.try_into().ok()?) as f32)).collect(),
+        Dtype::I64 => {
+            bytes.chunks_exact(8).filter_map(|b| Some(i64::from_le_bytes(b.try_into().ok()?) as f32)).collect()
+        }
         _ => bytes.iter().map(|byte| f32::from(*byte)).collect(),
     }
 }
@@ -241,7 +243,11 @@ fn same_file(got: &Path, wanted: &Path) -> Tested {
             _ => a == b,
         };
         let rows = got.iter().zip(&wanted).all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)));
-        return if got.len() == wanted.len() && rows { Ok(()) } else { Err(format!("{got:?}; expected {wanted:?}").into()) };
+        return if got.len() == wanted.len() && rows {
+            Ok(())
+        } else {
+            Err(format!("{got:?}; expected {wanted:?}").into())
+        };
     }
     let (got, wanted) = (read_image(got)?, read_image(wanted)?);
     if got.data.dims() != wanted.data.dims() {
@@ -322,8 +328,11 @@ fn weights(rule: &Path, folder: &Path) -> Tested {
     let rule: Value = serde_json::from_slice(&std::fs::read(rule)?)?;
     let mut entries = BTreeMap::new();
     for entry in rule["entries"].as_array().into_iter().flatten() {
-        let (Some(a), Some(b), Some(name)) = (entry["a"].as_f64(), entry["b"].as_f64(), entry["name"].as_str()) else { continue };
-        let shape: Vec<usize> = entry["shape"].as_array().into_iter().flatten().filter_map(|n| Some(n.as_u64()? as usize)).collect();
+        let (Some(a), Some(b), Some(name)) = (entry["a"].as_f64(), entry["b"].as_f64(), entry["name"].as_str()) else {
+            continue;
+        };
+        let shape: Vec<usize> =
+            entry["shape"].as_array().into_iter().flatten().filter_map(|n| Some(n.as_u64()? as usize)).collect();
         let count: usize = shape.iter().product();
         let numbers = (0..count as u64).map(|index| a + b * uniform(name, index));
         let made = match entry["type"].as_str() {
