@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Device;
 use hearth_bundle::{Component, Fault, FaultKind, Value};
-use hearth_nn::networks::{AnyNetwork, Network, NetworkSpec};
+use hearth_nn::networks::{AnyNetwork, NetworkSpec};
 use hearth_nn::pytorch::{OpenOptions, PytorchError, StateDict};
 use hearth_nn::weights;
 use hearth_registry::{Node, Registry};
