@@ -1,4 +1,4 @@
-//! A run within a limit of memory: what does not fit is told before it is allocated, and nothing is killed.
+//! A run within a limit of memory: what does not fit is reported before it is allocated, and nothing is killed.
 #![cfg(target_os = "linux")]
 
 mod common;

@@ -121,7 +121,7 @@ fn a_package_predicts_what_its_run_does() {
     call(&["spleen", "--weights", &weights], &["do not fit the recipe"]);
     call(&[&recipe, "--weights", &weights, "--checkpoint", "best"], &["--checkpoint"]);
 
-    // Damage is told before anything is read.
+    // Damage is reported before anything is read.
     fs::write(at("cut.hearth"), &before[..before.len() / 2]).expect("written");
     call(&[&at("cut.hearth")], &["cut.hearth is damaged or cut off"]);
     fs::write(at("text.hearth"), "no zip").expect("written");

@@ -95,7 +95,8 @@ impl Config {
         let (parent, last) = id.rsplit_once(SEP).unwrap_or(("", &id));
         let missing = |what: String| Fault::at(FaultKind::Config, id.clone(), what);
         let Some(place) = id::find_mut(&mut self.root, parent) else {
-            return Err(missing(format!("cannot be set: the config has no item {parent}")));
+            let what = format!("cannot be set: the config has no item {parent}");
+            return Err(Fault::at(FaultKind::Overlay, id.clone(), what));
         };
         match place {
             Value::Object(table) => {

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum FaultKind {
     /// A file that cannot be read as JSON or YAML, or a config that breaks the rules.
     Config,
+    /// An id of a config that is laid over another, which has the item around it.
+    Overlay,
     /// An expression that is outside of what is evaluated.
     Outside,
     /// An expression that fails as Python's would: a wrong type, an index that is not there.
@@ -21,7 +23,7 @@ impl FaultKind {
     /// A word for lists.
     pub fn word(self) -> &'static str {
         match self {
-            FaultKind::Config => "config",
+            FaultKind::Config | FaultKind::Overlay => "config",
             FaultKind::Outside => "expression",
             FaultKind::Value => "value",
             FaultKind::File => "file",

@@ -206,7 +206,7 @@ impl Shared {
                 took.as_secs_f64(),
                 waited.as_secs_f64()
             ));
-            // Its files go before the client is told, so that whoever asks next finds the space.
+            // Its files go before the client has its answer, so that whoever asks next finds the space.
             work.workspace.forget_uploads();
             drop(work);
             if reply.send(Done { result, waited, took }).is_err() {

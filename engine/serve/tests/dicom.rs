@@ -301,7 +301,7 @@ fn peers_that_do_wrong_are_refused() {
     assert_eq!(store(address, "HEARTH", "CT1", &files).unwrap(), [0; 8]);
     wait_for(&results.join("1.2/1.2.1_counting.dcm"));
     drop(server);
-    // No space: the peer is told, and keeps its files.
+    // No space: the peer has an answer, and keeps its files.
     let small = Options { max_request: 10_000, max_spool: 10_000, ..Options::default() };
     let (_server, address) = node_of(small, &results, |_| {});
     assert_eq!(store(address, "HEARTH", "CT1", &files[..2]).unwrap(), [0, 0xA700]);

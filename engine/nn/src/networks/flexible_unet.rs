@@ -73,6 +73,10 @@ pub struct FlexibleUNetConfig {
     /// How levels are upsampled to the size of the next.
     #[serde(default = "non_trainable")]
     pub upsample: UpsampleMode,
+    /// What halves the channels before they are upsampled without learning; `none` (null in MONAI's files)
+    /// leaves them as they are.
+    #[serde(default, deserialize_with = "or_none")]
+    pub pre_conv: PreConv,
     /// How new voxels are computed where nothing is learned for it.
     #[serde(default)]
     pub interp_mode: InterpMode,
@@ -80,6 +84,21 @@ pub struct FlexibleUNetConfig {
     /// larger. Without it axes must be divisible by 32.
     #[serde(default = "yes")]
     pub is_pad: bool,
+}
+
+/// The convolution before features of a [`FlexibleUNet`] are upsampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PreConv {
+    /// One of kernel 1, where the number of channels changes.
+    #[default]
+    Default,
+    /// None: the number does not change.
+    None,
+}
+
+fn or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<PreConv, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(PreConv::None))
 }
 
 fn decoder_channels() -> Vec<usize> {
@@ -113,6 +132,7 @@ impl FlexibleUNetConfig {
             dropout: DropoutSpec::default(),
             decoder_bias: false,
             upsample: non_trainable(),
+            pre_conv: PreConv::Default,
             interp_mode: InterpMode::Nearest,
             is_pad: true,
         }
@@ -139,6 +159,11 @@ impl FlexibleUNetConfig {
                 return Err(ConfigError::value("interp_mode", "bicubic", "it is for two axes; use \"trilinear\""));
             }
         };
+        let without = self.pre_conv == PreConv::None;
+        if without && self.upsample == UpsampleMode::PixelShuffle {
+            return Err(ConfigError::value("pre_conv", "none", "`pixelshuffle` needs the convolution"));
+        }
+        let halves = !(without && self.upsample == UpsampleMode::NonTrainable);
         let root = Scope::new(device, seed);
         // MONAI's encoder keeps its linear layer to the classes of ImageNet.
         let sizes = [dims, self.in_channels, 1000];
@@ -165,7 +190,7 @@ impl FlexibleUNetConfig {
             // The last level has no features of the encoder, which begins at half the size.
             let skip = features.iter().rev().nth(i + 1).copied();
             let scope = scope.enter(&i.to_string());
-            decoder.push(blocks.up_cat(&scope, below, skip.unwrap_or(0), *output, skip.is_some())?);
+            decoder.push(blocks.up_cat(&scope, below, skip.unwrap_or(0), *output, skip.is_some() && halves)?);
             below = *output;
         }
         let shape = ConvShape { padding: per_axis(dims, 1, 0), ..ConvShape::default() };

@@ -73,7 +73,7 @@ pub use dints_space::{ArchCode, DintsSpace, TopologyInstanceConfig};
 pub use discriminator::DiscriminatorConfig;
 pub use dynunet::{DynUNet, DynUNetConfig};
 pub use efficientnet::{EfficientNetBN, EfficientNetBNConfig};
-pub use flexible_unet::{FlexibleUNet, FlexibleUNetConfig, InterpMode};
+pub use flexible_unet::{FlexibleUNet, FlexibleUNetConfig, InterpMode, PreConv};
 pub use generator::{Generator, GeneratorConfig};
 pub use highresnet::{ChannelMatching, HighResLayer, HighResNet, HighResNetConfig};
 pub use netadapter::{NetAdapter, NetAdapterConfig};

@@ -260,7 +260,7 @@ fn lambda(component: &Component, step: impl Fn(&str, Work) -> Result<Step, Fault
     step("Lambda", Work::Lambda(functions))
 }
 
-/// Tries a lambda on a small tensor, so that what is outside of the language is told before a case is read.
+/// Tries a lambda on a small tensor, so that what is outside of the language is reported before a case is read.
 fn check(function: &Function) -> Result<(), Fault> {
     let data = burn::tensor::Tensor::zeros([8, 8, 8, 8], &hearth_data::host_device());
     match field::apply(function, Field::new(data, 3, Kind::Float)) {

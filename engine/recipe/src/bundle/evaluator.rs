@@ -125,7 +125,7 @@ impl Evaluator {
         };
         let loading = match loading {
             Ok(loading) => Some(loading),
-            // What the list lacks is told by the expression that makes it.
+            // What the list lacks is reported by the expression that makes it.
             Err(fault) if fault.what.contains("an unknown value") => None,
             Err(fault) => {
                 or(fault);

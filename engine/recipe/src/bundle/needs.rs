@@ -76,7 +76,10 @@ pub fn needs(bundle: &Bundle, options: &RunOptions) -> Outcome<Vec<ConfigNeeds>>
         if config.name.contains("multi_gpu") || config.name.ends_with("_trt") || config.name == "evaluate" {
             continue;
         }
-        let loaded = bundle.load(std::slice::from_ref(&config.path))?;
+        let loaded = match bundle.load(std::slice::from_ref(&config.path)) {
+            Err(fault) if fault.kind == FaultKind::Overlay => continue,
+            loaded => loaded?,
+        };
         // Lists of cases and tables of labels lie beside configs.
         if !loaded.has("bundle_root") && !loaded.has("network_def") && !loaded.has("imports") {
             continue;

@@ -1,4 +1,4 @@
-//! What is missing or damaged is told before anything is computed, with file and id.
+//! What is missing or damaged is reported before anything is computed, with file and id.
 
 use std::error::Error;
 use std::path::Path;

@@ -15,7 +15,7 @@ use crate::model::{Answer, Format, Model};
 use crate::queue::Work;
 use crate::spool::Workspace;
 
-/// A prediction, and what clients are told of it.
+/// A prediction, and what clients hear of it.
 pub struct Predicted {
     pub answer: Answer,
     /// Names of labels, times, and what the model said.
