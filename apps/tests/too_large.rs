@@ -31,7 +31,7 @@ const ABSURD: &[(&str, &[&str])] = &[
     ),
     (
         "data.cache={limit_gib=0.0001}",
-        &["the cache would take about", "only 104.9 kB may be used", "`rate = 0.", "auto"],
+        &["the cache would take about", "only 104.9 KiB may be used", "`rate = 0.", "auto"],
     ),
     ("training.batch_size=10000000", &["20000000 crops", "lower `training.batch_size`"]),
 ];

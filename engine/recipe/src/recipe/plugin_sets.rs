@@ -35,6 +35,27 @@ pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]
                 document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
             }
         }
+        own_key(document, name, key)?;
+    }
+    Ok(())
+}
+
+/// A key beside `options` would be taken for one of them where it is missing: so it is there, with a value
+/// that the assignment replaces.
+fn own_key(document: &mut Document, name: &str, key: &str) -> Result<(), Fault> {
+    let value: toml::Value = match key {
+        "isolated" => false.into(),
+        "time_limit" => 1.0.into(),
+        "engine" => "train".into(),
+        "path" => "".into(),
+        _ => return Ok(()),
+    };
+    let place = document.find("plugins").items().iter().position(|entry| entry.text("name") == Some(name));
+    let Some(index) = place else { return Ok(()) };
+    let toml::Value::Table(mut entry) = document.find("plugins").items()[index].to_toml() else { return Ok(()) };
+    if entry.contains_key("options") && !entry.contains_key(key) {
+        entry.insert(key.to_owned(), value);
+        document.set_option("--set", &format!("plugins.{index}"), &toml::Value::Table(entry).to_string())?;
     }
     Ok(())
 }
@@ -96,6 +117,15 @@ mod tests {
         assert_eq!(document.find("plugins.0.options").to_toml().to_string(), "{ every_epochs = 2 }");
         assert!(document.find("plugins.1").get("options").is_none());
         assert_eq!(document.find("plugins.1").text("engine"), Some("validation"));
+    }
+
+    #[test]
+    fn keys_of_the_entry_are_no_options() {
+        let sets = ["plugins.stats.isolated=true", "plugins.stats.time_limit=2.5", "plugins.stats.every_epochs=3"];
+        let document = set("", &sets).unwrap();
+        let entry = document.find("plugins.1").to_toml();
+        assert_eq!((entry.get("isolated"), entry.get("time_limit")), (Some(&true.into()), Some(&2.5.into())));
+        assert_eq!(document.find("plugins.1.options").to_toml().to_string(), "{ every_epochs = 3 }");
     }
 
     #[test]
