@@ -57,7 +57,7 @@ impl Config {
             self.notes.push(format!("{name}: the key {key:?} stands twice; the last one counts"));
         }
         let Value::Object(table) = tree.root else {
-            return Err(Fault::new(FaultKind::Config, "is no dictionary of items").in_file(name));
+            return Err(Fault::new(FaultKind::Overlay, "is no dictionary of items").in_file(name));
         };
         let first = self.root.as_object().is_some_and(Map::is_empty);
         for (key, value) in table {

@@ -13,6 +13,7 @@ use hearth_nn::networks::NetworkSpec;
 use hearth_registry::Registry;
 
 use super::evaluator::Evaluator;
+use super::networks::is_known_by;
 use super::nodes::{base_names, fault};
 use super::run::RunOptions;
 use super::{Context, run};
@@ -308,7 +309,8 @@ fn kind(component: &Component) -> (&'static str, bool) {
     if bases.any(|base| STEPS.contains(&base) || registry.entries().iter().any(|entry| entry.name == base)) {
         return ("transform", true);
     }
-    if Registry::<NetworkSpec>::new().find(name).is_some() && !scripted {
+    let network = Registry::<NetworkSpec>::new().find(name);
+    if name == "TopologyInstance" || network.is_some_and(|entry| is_known_by(component, entry.name)) {
         return ("network", true);
     }
     if Registry::<dyn Inferer>::new().entries().iter().any(|entry| entry.name == name) {

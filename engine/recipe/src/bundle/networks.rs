@@ -21,10 +21,20 @@ const IGNORED: [&str; 5] = ["img_size", "use_checkpoint", "pretrained", "progres
 /// The specification of a network, and the table that it was read from.
 pub(super) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fault> {
     let registry = Registry::<NetworkSpec>::new();
-    let Some(entry) = registry.find(component.name()) else {
+    let entry = registry.find(component.name()).filter(|entry| is_known_by(component, entry.name));
+    let Some(entry) = entry else {
         return Err(fault(component, "is a network that is not here"));
     };
-    let mut table = table(component, entry.name, &IGNORED, true)?;
+    // The size of an image is part of this one.
+    let ignored = if entry.name == "UNesT" { &IGNORED[1..] } else { &IGNORED[..] };
+    codes_are_given(component, "node_a")?;
+    let mut table = table(component, entry.name, &[ignored, &["dints_space"]].concat(), true)?;
+    if let Some(space) = component.get("dints_space") {
+        let space = space.as_component().filter(|space| space.name() == "TopologyInstance");
+        let space = space.ok_or_else(|| fault(component, "dints_space is no TopologyInstance"))?;
+        codes_are_given(space, "arch_code")?;
+        table.insert("dints_space", topology(space)?);
+    }
     // A number stands for a shape of one axis.
     for key in ["latent_shape", "start_shape"] {
         if let Some(value) = component.get(key)
@@ -36,6 +46,32 @@ pub(super) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
     }
     let built = registry.build(&table).map_err(|error| fault(component, error.text()))?;
     Ok((built, table))
+}
+
+/// The paths of a DiNTS.
+fn topology(space: &Component) -> Result<Node, Fault> {
+    table(space, "TopologyInstance", &["device"], false)
+}
+
+/// Codes of a topology come out of a file of NumPy arrays, which is not read.
+fn codes_are_given(component: &Component, key: &str) -> Result<(), Fault> {
+    let loaded = component.get(key).is_some_and(|value| match value.as_slice() {
+        Some(items) => items.iter().any(|item| matches!(item, Value::Call(_))),
+        None => matches!(value, Value::Call(_)),
+    });
+    if !loaded {
+        return Ok(());
+    }
+    let what = "comes out of a file of NumPy arrays, which is not read: give the lists by an override";
+    Err(fault(component, format!("{key} {what}, --{}::{key} '[[...], ...]'", component.id)))
+}
+
+/// Networks of bundles' own scripts that are here.
+const SCRIPTS: [&str; 1] = ["UNesT"];
+
+/// Whether a component means the network of this name: a class of a bundle's own may only share it.
+pub(super) fn is_known_by(component: &Component, name: &str) -> bool {
+    !component.target.starts_with("scripts.") || SCRIPTS.contains(&name)
 }
 
 /// The networks of a run, by the id of their component.

@@ -34,6 +34,8 @@ fn plain(value: &Value) -> Option<serde_json::Value> {
             Some(dtype.unwrap_or_else(|| name.rsplit('.').next().unwrap_or(name).to_lowercase()).into())
         }
         Value::Device(name) => Some((**name).into()),
+        // Authors write truth values as texts, and Python takes any text for true.
+        Value::Text(text) if matches!(&**text, "True" | "true") => Some(true.into()),
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => {
             items.iter().map(plain).collect::<Option<Vec<_>>>().map(serde_json::Value::Array)
         }

@@ -42,6 +42,7 @@ mod small {
     cases! { stored:
         classification_template
         endoscopic_inbody_classification
+        endoscopic_tool_segmentation
         swin_unetr_btcv_segmentation
     }
 }
@@ -52,7 +53,9 @@ mod large {
 
     cases! { recorded:
         #[ignore = "reads recorded cases"] brats_mri_segmentation
+        #[ignore = "reads recorded cases"] pathology_nuclick_annotation
         #[ignore = "reads recorded cases"] prostate_mri_anatomy
+        #[ignore = "reads recorded cases"] renalStructures_CECT_segmentation
         #[ignore = "reads recorded cases"] segmentation_template
         #[ignore = "reads recorded cases"] spleen_ct_segmentation
         #[ignore = "reads recorded cases"] wholeBody_ct_segmentation
