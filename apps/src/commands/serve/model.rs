@@ -11,7 +11,6 @@ use hearth_data::dicom::Authorship;
 use hearth_data::dicom::write::SegmentationType;
 use hearth_data::writers::RegionFile;
 use hearth_data::{Item, Parts, Progress};
-use hearth_recipe::store::ModelStore;
 use hearth_serve::{Answer, Card, Format, Kind, Model, Refusal, Request};
 use serde_json::{Map, Value, json};
 
@@ -30,9 +29,7 @@ pub fn open(given: &str, args: &PredictArgs) -> Outcome<Arc<dyn Model>> {
         Some((name, path)) => (Some(name), path),
         None => (None, given),
     };
-    let stored = || ModelStore::open(None).ok()?.get(path).ok().map(|model| model.path());
-    let is_name = !Path::new(path).exists() && !path.contains(['/', '\\']);
-    let path = is_name.then(stored).flatten().unwrap_or_else(|| path.into());
+    let path = predict_model::stored(Path::new(path)).unwrap_or_else(|| path.into());
     let args = PredictArgs { run: path, ..args.clone() };
     let name = name.map_or_else(|| name_of(Path::new(given)), str::to_owned);
     check_name(&name)?;
