@@ -230,8 +230,8 @@ fn infer(work: &Work) -> (Result<Answer, Refusal>, &'static str) {
     };
     match catch_unwind(AssertUnwindSafe(|| work.model.infer(&request))) {
         Ok(Ok(answer)) => (Ok(answer), "done"),
-        Ok(Err(refusal @ Refusal::Input(_))) => (Err(refusal), "input"),
-        Ok(Err(refusal @ Refusal::Failed(_))) => (Err(refusal), "failed"),
+        Ok(Err(Refusal::Input(why))) => (Err(Refusal::Input(work.workspace.without_paths(&why))), "input"),
+        Ok(Err(Refusal::Failed(why))) => (Err(Refusal::Failed(work.workspace.without_paths(&why))), "failed"),
         Err(panic) => {
             let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

@@ -144,10 +144,13 @@ impl Server {
             .enable_all()
             .build()
             .map_err(ServeError::Start)?;
-        let grace = self.app.options.grace;
-        self.run_on(&runtime, grace)?;
+        let (grace, spool) = (self.app.options.grace, self.app.spool.clone());
+        let ended = self.run_on(&runtime, grace);
         runtime.shutdown_timeout(Duration::from_secs(1));
-        Ok(())
+        // The process ends, and with it threads that hold the spool and would have removed it.
+        let folder = spool.remove();
+        ended?;
+        folder.map_err(|error| ServeError::file("remove the temporary files of", std::env::temp_dir(), error))
     }
 
     fn run_on(self, runtime: &Runtime, grace: Duration) -> Result<(), ServeError> {

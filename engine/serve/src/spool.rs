@@ -35,6 +35,11 @@ impl Spool {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Removes all temporary files. Threads that still hold the spool do not keep them.
+    pub fn remove(&self) -> io::Result<()> {
+        std::fs::remove_dir_all(self.folder.path())
+    }
+
     /// An empty folder for one request.
     pub fn workspace(self: &Arc<Self>) -> io::Result<Arc<Workspace>> {
         let folder = tempfile::Builder::new().prefix("request-").tempdir_in(self.folder.path())?;
@@ -63,6 +68,14 @@ impl Workspace {
     /// The folder of results.
     pub fn results(&self) -> PathBuf {
         self.folder.path().join("out")
+    }
+
+    /// A message without the places of temporary files, which clients do not know: what remains is the
+    /// name that a client gave.
+    pub fn without_paths(&self, text: &str) -> String {
+        let of = |folder: PathBuf| format!("{}{}", folder.display(), std::path::MAIN_SEPARATOR);
+        let [own, all] = [of(self.uploads()), of(self.spool.folder.path().to_owned())];
+        text.replace(&own, "").replace(&all, "")
     }
 
     /// Reserves space before it is written.
@@ -117,11 +130,16 @@ mod tests {
         assert!(one.reserve(60).is_ok() && two.reserve(60).is_err() && two.reserve(40).is_ok());
         assert_eq!(spool.used(), 100);
         let path = one.uploads();
+        let said = format!("{}: not a NIfTI file", path.join("ct.nii").display());
+        assert_eq!(one.without_paths(&said), "ct.nii: not a NIfTI file");
         std::fs::write(path.join("image"), "x").unwrap();
         drop(one);
         assert!(!path.exists());
         assert_eq!(spool.used(), 40);
         two.forget_uploads();
         assert_eq!(spool.used(), 0);
+        let folder = spool.folder.path().to_owned();
+        spool.remove().unwrap();
+        assert!(!folder.exists(), "although a workspace is held");
     }
 }

@@ -20,7 +20,7 @@ use crate::{note, out};
 /// Arguments of `hearth serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// What `hearth predict` takes: runs, models of nnU-Net v2 or folders of several, names of stored
+    /// What `hearth predict` takes: runs, packages (.hearth), models of nnU-Net v2 or folders of several, names of stored
     /// models. NAME=MODEL gives one another name
     #[arg(required = true, value_name = "[NAME=]MODEL")]
     pub models: Vec<String>,

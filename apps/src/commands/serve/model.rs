@@ -10,17 +10,15 @@ use std::sync::{Arc, Mutex};
 use hearth_data::dicom::Authorship;
 use hearth_data::dicom::write::SegmentationType;
 use hearth_data::writers::RegionFile;
-use hearth_data::{Item, Parts};
-use hearth_recipe::store::ModelStore;
+use hearth_data::{Item, Parts, Progress};
 use hearth_serve::{Answer, Card, Format, Kind, Model, Refusal, Request};
 use serde_json::{Map, Value, json};
 
 use super::nnunet::{ServedNnunet, ServedTotal};
 use super::results::{no_series, of_image, refused, segmentation};
 use crate::commands::predict::Args as PredictArgs;
-use crate::commands::{predict_nnunet, predict_total};
+use crate::commands::{predict_model, predict_nnunet, predict_total};
 use crate::error::{Context, Failure, Outcome};
-use crate::folders;
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
 use crate::run::{Trained, Wanted};
@@ -31,12 +29,16 @@ pub fn open(given: &str, args: &PredictArgs) -> Outcome<Arc<dyn Model>> {
         Some((name, path)) => (Some(name), path),
         None => (None, given),
     };
-    let stored = || ModelStore::open(None).ok()?.get(path).ok().map(|model| model.path());
-    let is_name = !Path::new(path).exists() && !path.contains(['/', '\\']);
-    let path = is_name.then(stored).flatten().unwrap_or_else(|| path.into());
+    let path = predict_model::stored(Path::new(path)).unwrap_or_else(|| path.into());
     let args = PredictArgs { run: path, ..args.clone() };
     let name = name.map_or_else(|| name_of(Path::new(given)), str::to_owned);
     check_name(&name)?;
+    // A package of a model folder; its networks are in memory once it is open.
+    let unpacked = predict_model::unpacked(&args)?;
+    let args = match &unpacked {
+        Some(unpacked) => PredictArgs { run: unpacked.path().to_owned(), ..args },
+        None => args,
+    };
     if predict_nnunet::is_one(&args.run) {
         return Ok(Arc::new(ServedNnunet::open(name, &args)?));
     }
@@ -130,7 +132,9 @@ impl Model for ServedRun {
 
 /// Opens a run, and says what it is.
 fn open_run(name: String, args: &PredictArgs) -> Outcome<(Trained, Card)> {
-    let trained = Trained::open_with(&folders::open_run(&args.run)?, args.opening.opening())?;
+    let mut trained = predict_model::open(args, 0)?;
+    // Windows of requests are not shown.
+    trained.plan.progress = Progress::None;
     let recipe = &trained.plan.recipe;
     let learns = recipe.learns();
     if learns.generates() || learns.patches().is_some() {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use hearth_data::dicom::{Authorship, Series, scan};
-use hearth_data::{NiftiOptions, ReadOptions, read_image_with, write_nifti};
-use hearth_recipe::nnunet::{Case, NnunetEnsemble, TotalSegmentator};
+use hearth_data::{NiftiOptions, Progress, ReadOptions, read_image_with, write_nifti};
+use hearth_recipe::nnunet::{Case, NnunetEnsemble, NnunetOptions, TotalSegmentator};
 use hearth_serve::{Answer, Card, Format, Kind, Model, Refusal, Request};
 
 use super::results::{failed, no_series, of_file, refused};
@@ -100,6 +100,11 @@ fn one_of(mut all: Vec<Series>, wanted: Option<&str>) -> Result<Series, Refusal>
     }
 }
 
+/// As `hearth predict` has them; tiles of requests are not shown.
+fn quiet(args: &PredictArgs) -> Outcome<NnunetOptions> {
+    Ok(NnunetOptions { progress: Progress::None, ..options(args)? })
+}
+
 /// A model folder, or several that are averaged.
 pub struct ServedNnunet {
     card: Card,
@@ -110,7 +115,7 @@ impl ServedNnunet {
     pub fn open(name: String, args: &PredictArgs) -> Outcome<Self> {
         let mut folders = vec![args.run.clone()];
         folders.extend(args.nnunet.with.iter().cloned());
-        let ensemble = NnunetEnsemble::open(&folders, &options(args)?)?;
+        let ensemble = NnunetEnsemble::open(&folders, &quiet(args)?)?;
         let first = ensemble.first();
         if first.configuration.previous_stage.is_some() {
             let what = "is the second stage of a cascade, which needs the labels of the first: it is not served";
@@ -168,7 +173,7 @@ pub struct ServedTotal {
 impl ServedTotal {
     pub fn open(name: String, args: &PredictArgs) -> Outcome<Self> {
         let given = &args.nnunet;
-        let total = TotalSegmentator::open(&args.run, &given.roi_subset, given.step_size, &options(args)?)?;
+        let total = TotalSegmentator::open(&args.run, &given.roi_subset, given.step_size, &quiet(args)?)?;
         let card = Card {
             name,
             description: format!("{} models of nnU-Net side by side", total.models().count()),

@@ -63,10 +63,12 @@ pub fn of_file(
     let answer = match format {
         Format::DicomSeg => {
             let series = series.ok_or_else(no_series)?;
+            // A label without a voxel is a finding, too.
+            let by = by.clone().keep_empty(true);
             let regions = names.iter().map(|(name, label)| Region::new(*label, name)).collect();
             let grid = Grid::new(image.shape(), image.affine);
             let volume = RegionVolume::of_labels(image.to_vec(), regions, grid);
-            let bytes = write::segmentation(&volume, series, by).map_err(refused)?;
+            let bytes = write::segmentation(&volume, series, &by).map_err(refused)?;
             segmentation(&bytes, out)?
         }
         _ => of_image(&image, format, names, true, out)?,
