@@ -293,6 +293,9 @@ fn networks_of_bundles() {
     space["use_downsample"] = json!(false);
     let dints = json!({"num_classes": 2, "dints_space": space, "spatial_dims": 3, "use_downsample": false});
     learns(&of("DiNTS", dints), SOLID, Segment, 0.02, 4.0);
+    let nested = json!({"name": "UNesT", "in_channels": 1, "out_channels": 2, "img_size": 64, "feature_size": 1,
+        "depths": [1, 1, 1], "num_heads": [1, 2, 4], "embed_dim": [8, 16, 32]});
+    learns(&nested, [2, 1, 64, 64, 64], Segment, 0.01, 2.0);
     for (dims, shape) in [(2, FLAT), (3, SOLID)] {
         let levels = json!({"out_channels": 1, "channels": [8, 8], "num_res_blocks": 1, "norm_num_groups": 4,
             "attention_levels": [false, true], "spatial_dims": dims});

@@ -101,6 +101,19 @@ fn small(name: &str) -> (Fits, [usize; 3], Table) {
                 num_depths = 2
             },
         ),
+        "UNesT" => (
+            Maps,
+            [64, 64, 64],
+            toml! {
+                in_channels = 1
+                out_channels = 2
+                img_size = 64
+                feature_size = 1
+                depths = [1, 1, 1]
+                num_heads = [1, 2, 4]
+                embed_dim = [8, 16, 32]
+            },
+        ),
         "EfficientNetBN" => (Classes, FLAT, with(flat("in_channels", "num_classes"), "model_name", "efficientnet-b0")),
         "AutoencoderKL" | "DiffusionModelUNet" => (
             Images,
