@@ -56,7 +56,13 @@ fn a_bundle_says_what_the_recipe_does() {
     agree(&recorded["said"]);
     // It is weights that this program reads, too.
     let safe = dir.path().join("back.safetensors");
-    let said = succeed(&["convert", &text(&bundle.join("models/model.pt")), &text(&safe), "--recipe", &text(&run)]);
+    let said = succeed(&[
+        "convert",
+        &text(&bundle.join("models/model.pt")),
+        &text(&safe),
+        "--recipe",
+        &text(&run.join("recipe.toml")),
+    ]);
     assert!(said.contains("every key of the network"), "{said}");
     let out = text(&bundle);
     fail(&["export", &text(&run), "--to", "bundle", "-o", &out], 1, &["not empty"]);
