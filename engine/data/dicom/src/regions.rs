@@ -311,6 +311,7 @@ mod tests {
             description: None,
             property: property.map(str::to_owned),
             color: None,
+            coding: None,
         };
         let all = [region(1, "GTV-1", Some("GTV")), region(2, "Lung, left ", Some("ORGAN")), region(7, "", None)];
         for (name, place) in [
