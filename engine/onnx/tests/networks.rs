@@ -120,7 +120,7 @@ options.intra_op_num_threads = 1
 out = {}
 for path, shape in zip(sys.argv[1::2], sys.argv[2::2]):
     shape = json.loads(shape)
-    model = onnx.load(path)
+    model = onnx.load(path, load_external_data=False)
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     [image], [logits] = session.get_inputs(), session.get_outputs()

@@ -20,7 +20,7 @@ pub enum SurfaceError {
     },
     /// Voxels have no extent along some direction.
     #[error("the affine {0:?} maps voxels to a plane or a line; expected three independent axes")]
-    Affine([[f64; 4]; 4]),
+    Affine(Box<[[f64; 4]; 4]>),
     /// More vertices than a file of triangles can number.
     #[error("the surface has more than {0} vertices; resample the volume to larger voxels")]
     Large(usize),

@@ -47,7 +47,7 @@ fn march(
     let column = |c: usize| [affine[0][c], affine[1][c], affine[2][c]];
     let determinant = dot(column(0), cross(column(1), column(2)));
     if !determinant.is_normal() || affine.as_flattened().iter().any(|v| !v.is_finite()) {
-        return Err(SurfaceError::Affine(*affine));
+        return Err(SurfaceError::Affine(Box::new(*affine)));
     }
     // The box around what is inside, with a voxel of outside on each side.
     let (mut low, mut high) = ([usize::MAX; 3], [0; 3]);

@@ -1,4 +1,4 @@
-//! Writes regions as DICOM: [`segmentation`] (SEG), [`structure_set`] (RTSTRUCT) and the [`report`] of
+//! Writes regions as DICOM: [`segmentation`] (SEG), [`structure_set`] (RTSTRUCT) and the [`report()`] of
 //! what is measured on them (SR), in the study and frame of reference of the series that they were
 //! found on; and volumes as CT series ([`ct_slices`]).
 
