@@ -6,7 +6,7 @@ use std::path::Path;
 
 use common::{fail, succeed};
 
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 15] = [
     "tasks",
     "layouts",
     "readers",
@@ -21,6 +21,7 @@ const KINDS: [&str; 14] = [
     "post",
     "metrics",
     "handlers",
+    "noise-schedulers",
 ];
 
 #[test]
@@ -87,6 +88,7 @@ fn all_kinds_are_known() {
         "post-processing step",
         "metric",
         "handler",
+        "noise scheduler",
     ];
     // The program's library links every crate that has entries.
     assert!(hearth_apps::recipe::bundled::find("spleen").is_ok());

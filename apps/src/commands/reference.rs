@@ -45,6 +45,7 @@ const KINDS: &[(&str, &str)] = &[
     ("post", "post-processing step"),
     ("metrics", "metric"),
     ("handlers", "handler"),
+    ("noise-schedulers", "noise scheduler"),
 ];
 
 /// Prints the kinds, the entries of one, or one entry.
@@ -196,6 +197,8 @@ fn example(entry: &Described) -> String {
         "schedule" => "[schedule]",
         "task" => "[task]",
         "layout" => "[data.layout]",
+        // No recipe names one: it is a table of the library.
+        "noise scheduler" => "# NoiseSchedulerConfig",
         _ => "[inferer]",
     };
     format!("{head}\n{tag} = {:?}\n{}", entry.name, entry.example).trim_end().to_owned()

@@ -266,12 +266,7 @@ network_entry!(DiNTSConfig {
 num_classes = 2
 spatial_dims = 3
 node_a = [[1, 1], [1, 1], [1, 0]]
-
-[dints_space]
-name = "TopologyInstance"
-num_blocks = 2
-num_depths = 2
-arch_code = [[[1, 1, 1, 1], [1, 1, 0, 0]], [[1, 2, 0, 1], [4, 3, 0, 0]]]"#,
+dints_space = { name = "TopologyInstance", num_blocks = 2, num_depths = 2, arch_code = [[[1, 1, 1, 1], [1, 1, 0, 0]], [[1, 2, 0, 1], [4, 3, 0, 0]]] }"#,
     input: [1, 1, 64, 64, 64],
     dims: &[2, 3],
     in_channels: |c| c.in_channels,
