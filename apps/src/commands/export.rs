@@ -18,8 +18,8 @@ pub struct Args {
     /// package also that of a trained model of nnU-Net v2, or of several
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// What is written: MODEL.hearth, MODEL.onnx, or a new folder
-    #[arg(value_name = "OUT", required_unless_present = "out")]
+    /// What is written: MODEL.hearth, MODEL.onnx, or a new folder [default of ONNX: model.onnx]
+    #[arg(value_name = "OUT")]
     pub to_path: Option<PathBuf>,
     /// For which program [default: what OUT ends with, .hearth or .onnx]
     #[arg(long, value_name = "WHAT")]
@@ -56,7 +56,10 @@ pub enum Target {
 
 /// Writes it, and prints the files.
 pub fn run(args: &Args) -> Outcome {
-    let out = args.out.as_ref().or(args.to_path.as_ref()).ok_or_else(|| Failure::new("give the path to write"))?;
+    let of_onnx = (args.to == Some(Target::Onnx)).then(|| Path::new("model.onnx"));
+    let Some(out) = args.out.as_deref().or(args.to_path.as_deref()).or(of_onnx) else {
+        return Err(Failure::new("give the path to write, as OUT or by --out"));
+    };
     let target = match args.to {
         Some(target) => target,
         None => target_of(out)?,
