@@ -140,7 +140,8 @@ fn size(value: &Value) -> usize {
 
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     if let Some(tag) = tag {
-        if !tag.is_yaml_core_schema() && !(tag.handle.is_empty() && tag.suffix == "!") {
+        let of_core = tag.is_yaml_core_schema() || (tag.handle.is_empty() && tag.suffix == "!");
+        if !of_core {
             return Err(format!("has the tag {}{}: only YAML's own are read", tag.handle, tag.suffix));
         }
         return Ok(match tag.suffix.as_str() {

@@ -61,6 +61,9 @@ pub struct Term {
     pub region: Option<Code>,
 }
 
+/// Words of a name, the category, the type.
+type Row = (&'static str, (&'static str, &'static str), (&'static str, &'static str));
+
 const ABNORMAL: (&str, &str) = ("49755003", "Morphologically Abnormal Structure");
 const ANATOMICAL: (&str, &str) = ("91723000", "Anatomical Structure");
 const TISSUE: (&str, &str) = ("85756007", "Tissue");
@@ -69,7 +72,7 @@ const LEFT: (&str, &str) = ("7771000", "Left");
 const RIGHT: (&str, &str) = ("24028007", "Right");
 
 /// Structures that may be anywhere: what follows the organ in a name, as in `liver tumor`.
-const FINDINGS: &[(&str, (&str, &str), (&str, &str))] = &[
+const FINDINGS: &[Row] = &[
     ("metastasis", ABNORMAL, ("14799000", "Neoplasm, Secondary")),
     ("metastases", ABNORMAL, ("14799000", "Neoplasm, Secondary")),
     ("tumor", ABNORMAL, ("108369006", "Neoplasm")),
@@ -92,7 +95,7 @@ const FINDINGS: &[(&str, (&str, &str), (&str, &str))] = &[
 ];
 
 /// Organs and tissues by names: all words must be in that of a label. Longer names come first.
-const ORGANS: &[(&str, (&str, &str), (&str, &str))] = &[
+const ORGANS: &[Row] = &[
     ("lung upper lobe", ANATOMICAL, ("45653009", "Upper lobe of lung")),
     ("lung middle lobe", ANATOMICAL, ("72481006", "Middle lobe of right lung")),
     ("lung lower lobe", ANATOMICAL, ("90572001", "Lower lobe of lung")),

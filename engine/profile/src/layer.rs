@@ -50,7 +50,9 @@ thread_local! {
 pub type Owners = Vec<(&'static str, usize)>;
 
 /// How many bytes the process has in use, and what owners keep of them.
-static PROBE: OnceLock<(fn() -> usize, fn() -> Owners)> = OnceLock::new();
+static PROBE: OnceLock<Probe> = OnceLock::new();
+
+type Probe = (fn() -> usize, fn() -> Owners);
 
 /// Notes what `in_use` says, in bytes, at both ends of each range from now on, and what `owners` say at the
 /// end of a recording. Those that are given first stay.

@@ -26,7 +26,7 @@ use support::{Running, local};
 struct Counting(Card);
 
 impl Counting {
-    fn new() -> Arc<dyn Model> {
+    fn model() -> Arc<dyn Model> {
         Arc::new(Counting(Card {
             name: "counting".to_owned(),
             description: "counts files".to_owned(),
@@ -112,7 +112,7 @@ fn node(folder: &Path, change: impl FnOnce(&mut DicomOptions)) -> (Running, Sock
 }
 
 fn node_of(options: Options, folder: &Path, change: impl FnOnce(&mut DicomOptions)) -> (Running, SocketAddr) {
-    let mut server = Server::bind(local(options), vec![Counting::new()]).unwrap();
+    let mut server = Server::bind(local(options), vec![Counting::model()]).unwrap();
     let mut options = DicomOptions::new("HEARTH", 0, folder);
     options.quiet = Duration::from_millis(300);
     change(&mut options);
@@ -311,7 +311,7 @@ fn peers_that_do_wrong_are_refused() {
 fn nodes_that_cannot_be_started_say_why() {
     let folder = tempfile::tempdir().unwrap();
     let start = |options: DicomOptions| {
-        let mut server = Server::bind(local(Options::default()), vec![Counting::new()]).unwrap();
+        let mut server = Server::bind(local(Options::default()), vec![Counting::model()]).unwrap();
         server.listen_dicom(options).unwrap_err().to_string()
     };
     let of = |title: &str| DicomOptions::new(title, 0, folder.path());

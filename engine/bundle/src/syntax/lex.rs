@@ -198,16 +198,23 @@ impl Lexer<'_> {
     fn escape(&mut self, out: &mut String) -> Result<(), String> {
         let Some(c) = self.rest.chars().next() else { return Err("a text ends with a backslash".to_owned()) };
         self.take(c.len_utf8());
+        let of_one = match c {
+            'n' => Some('\n'),
+            't' => Some('\t'),
+            'r' => Some('\r'),
+            'a' => Some('\u{7}'),
+            'b' => Some('\u{8}'),
+            'f' => Some('\u{c}'),
+            'v' => Some('\u{b}'),
+            '\\' | '\'' | '"' => Some(c),
+            _ => None,
+        };
+        if let Some(c) = of_one {
+            out.push(c);
+            return Ok(());
+        }
         let digits = match c {
-            'n' => return Ok(out.push('\n')),
-            't' => return Ok(out.push('\t')),
-            'r' => return Ok(out.push('\r')),
-            'a' => return Ok(out.push('\u{7}')),
-            'b' => return Ok(out.push('\u{8}')),
-            'f' => return Ok(out.push('\u{c}')),
-            'v' => return Ok(out.push('\u{b}')),
             '\n' => return Ok(()),
-            '\\' | '\'' | '"' => return Ok(out.push(c)),
             'x' => 2,
             'u' => 4,
             'U' => 8,

@@ -19,6 +19,9 @@ use super::save::Save;
 use super::writing::Writing;
 use crate::error::{Context, Outcome, RecipeError};
 
+/// An activation, and a function of the config's after it.
+type Activated = (Activations, Option<Arc<Function>>);
+
 /// What a step does.
 enum Work {
     /// A transform of the registry.
@@ -27,7 +30,7 @@ enum Work {
     Cast(String),
     /// A function of one tensor, for each key.
     Lambda(Vec<Arc<Function>>),
-    Activations(Vec<(Activations, Option<Arc<Function>>)>),
+    Activations(Vec<Activated>),
     Discrete(Vec<AsDiscrete>),
     /// Back to the grid of another key, and what is done to the values then.
     Invert(Invert, Option<Arc<Function>>),

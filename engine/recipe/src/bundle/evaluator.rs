@@ -20,6 +20,9 @@ use super::writing::Writing;
 use super::{Seen, Told};
 use crate::error::{Context, Outcome, RecipeError};
 
+/// Metrics by name: a value, or one for each class.
+type Metrics = Vec<(String, Vec<f64>)>;
+
 /// An evaluator, checked.
 pub(super) struct Evaluator {
     id: String,
@@ -197,7 +200,7 @@ impl Evaluator {
         networks: &mut Networks,
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
-    ) -> Outcome<(usize, Vec<(String, Vec<f64>)>)> {
+    ) -> Outcome<(usize, Metrics)> {
         let Evaluator { id, loading, network, inferer, before, after, loaders, measures, maps, slides, device, .. } =
             self;
         let device = hearth_train::device::parse(&device).map_err(RecipeError::from_error)?.inner();

@@ -29,6 +29,8 @@ impl Field {
     }
 }
 
+// One lives for an operation, on the stack.
+#[allow(clippy::large_enum_variant)]
 enum Operand {
     Tensor(Field),
     Plain(Value),
@@ -383,11 +385,11 @@ impl Machine<'_> {
             | "cpu" => {
                 let field = self.field(next()?)?;
                 let dtype = named.iter().map(|(_, operand)| operand).chain(given.get(1));
-                let dtype = dtype.filter_map(|operand| match operand {
+                let mut dtype = dtype.filter_map(|operand| match operand {
                     Operand::Plain(value) => hearth_bundle::dtype_name(value),
                     Operand::Tensor(_) => None,
                 });
-                match (short.as_str(), dtype.last()) {
+                match (short.as_str(), dtype.next_back()) {
                     ("float" | "FloatTensor", _) => Field { kind: Kind::Float, ..field },
                     (_, Some(dtype)) => cast(field, &dtype),
                     (_, None) => field,

@@ -95,7 +95,7 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
     let file = path.strip_prefix(bundle.root()).unwrap_or(&path).display().to_string();
     let (config, run_id) = match run::config(bundle, options) {
         Ok((config, id)) => (config, Some(id)),
-        Err(_) => (bundle.load(&[path.clone()])?, None),
+        Err(_) => (bundle.load(std::slice::from_ref(&path))?, None),
     };
     let mut missing = Vec::new();
     if run_id.is_none() {

@@ -63,6 +63,8 @@ pub struct Seen<'a> {
 }
 
 /// What a run tells as it goes on.
+// One is passed on at once.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Told<'a> {
     /// What was left out, or may not be meant.

@@ -109,7 +109,8 @@ pub(super) fn choose(study: &[Facts], modalities: &[String]) -> Result<Choice, S
         let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
         MADE.iter().any(|known| if known.contains(' ') { text.contains(known) } else { words.contains(known) })
     };
-    let rules: [(&str, &dyn Fn(&Facts) -> bool); 3] = [
+    type Rule<'a> = (&'a str, &'a dyn Fn(&Facts) -> bool);
+    let rules: [Rule<'_>; 3] = [
         ("without faults", &|series| series.faults == 0),
         ("not made of other images", &|series| !made(series)),
         ("across the body", &|series| series.axial || !series.modality.eq_ignore_ascii_case("CT")),

@@ -278,7 +278,7 @@ impl Storing {
             return;
         }
         self.bytes += count;
-        if !self.file.as_mut().is_some_and(|file| file.write_all(data).is_ok()) {
+        if self.file.as_mut().is_none_or(|file| file.write_all(data).is_err()) {
             self.status = OUT_OF_RESOURCES;
         }
     }

@@ -1,14 +1,12 @@
 //! Components become steps: which options they have here, and what is not supported.
 
-use std::sync::Arc;
-
 use hearth_bundle::{Component, Fault, Function, Value, dtype_name};
 use hearth_data::Transform;
 use hearth_data::transforms::Invert;
 use hearth_nn::post::{Activations, AsDiscrete, Rounding};
 use hearth_registry::{Node, Registry};
 
-use super::{Step, Work};
+use super::{Activated, Step, Work};
 use crate::bundle::classes::Classes;
 use crate::bundle::field::{self, Field, Kind};
 use crate::bundle::nodes::{base_names, each, fault, is, keys, node, table};
@@ -137,7 +135,7 @@ fn check(function: &Function) -> Result<(), Fault> {
     }
 }
 
-fn activations(component: &Component, count: usize) -> Result<Vec<(Activations, Option<Arc<Function>>)>, Fault> {
+fn activations(component: &Component, count: usize) -> Result<Vec<Activated>, Fault> {
     let truths = |name: &str| each(component, name, count, Value::truth);
     let (sigmoid, softmax) = (truths("sigmoid")?, truths("softmax")?);
     let dims = each(component, "dim", count, Value::as_int)?;
