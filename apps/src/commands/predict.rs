@@ -404,7 +404,7 @@ fn compute(trained: &Trained, task: &Task, ready: Ready, pictures: Option<&Pictu
     let found = trained.segment_of(ready, wanted)?;
     let picture = draw(&|pictures| pictures.of_map(input, &found));
     let written = found.written(&trained.plan)?;
-    Ok(Found { result: Predicted::Map(Box::new(found), written), picture })
+    Ok(Found { result: Predicted::Map(Box::new(found), Box::new(written)), picture })
 }
 
 /// Writes what is asked for of an image; scores are returned.

@@ -53,5 +53,5 @@ pub enum Predicted {
     /// A number for each label.
     Scores(Vec<f32>),
     /// With the image as it is written.
-    Map(Box<Segmented>, Image),
+    Map(Box<Segmented>, Box<Image>),
 }

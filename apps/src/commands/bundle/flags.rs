@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn what_lacks_a_value_is_named() {
-        assert_eq!(read(&words("DIR --x")).err().expect("refused").line(), "--x needs a value");
-        assert!(read(&[]).err().expect("refused").line().contains("give the folder"));
-        assert!(read(&words("a b c")).err().expect("refused").line().contains("a b c"));
+        assert_eq!(read(&words("DIR --x")).expect_err("refused").line(), "--x needs a value");
+        assert!(read(&[]).expect_err("refused").line().contains("give the folder"));
+        assert!(read(&words("a b c")).expect_err("refused").line().contains("a b c"));
     }
 }

@@ -1,5 +1,4 @@
 //! Components become steps: which options they have here, and what is not supported.
-
 use hearth_bundle::{Component, Fault, Function, Value, dtype_name};
 use hearth_data::Transform;
 use hearth_data::transforms::Invert;
