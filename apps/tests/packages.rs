@@ -167,7 +167,7 @@ fn lines_of_json_tell_of_each_image() {
         assert!(line["error"].is_null() && seconds("predict") > 0.0, "{line}");
         let labels = Path::new(line["outputs"]["labels"].as_str().expect("a path"));
         let (header, values) = read_nifti_values(labels).expect("labels");
-        let of_voxel: f64 = header.pixdim[1..4].iter().map(|side| f64::from(*side)).product();
+        let of_voxel: f64 = header.pixdim[1..4].iter().product();
         let expected = values.iter().filter(|value| **value == 1.0).count() as f64 * of_voxel / 1000.0;
         let found = line["volumes_ml"]["spleen"].as_f64().expect("a volume");
         assert!((found - expected).abs() <= 1e-4 * expected.max(1.0), "{found} {expected}");
