@@ -33,7 +33,7 @@ use crate::report::{Info, Report};
 /// Serves the program that started this process, until it says that this is all, or is gone.
 ///
 /// # Errors
-/// When this process was not started by [`isolate`](super::isolate), or the program says what is not
+/// When this process was not started by the program itself, or the program says what is not
 /// understood.
 pub fn serve() -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
