@@ -56,7 +56,7 @@ pub fn write(path: &Path, weights: &[Weight<'_>], about: &Value) -> Result<()> {
 /// Writes the weights alone, as `torch.save(network.state_dict(), path)` does.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_state_dict(path: &Path, weights: &[Weight<'_>]) -> Result<()> {
     check(path, weights)?;
     let mut storages: Vec<&[u8]> = Vec::new();
