@@ -130,7 +130,7 @@ fn a_package_predicts_what_its_run_does() {
         (vec!["export", &run_text, &at("x.zip")], "for which program"),
         (vec!["export", &run_text, &at("x.zip"), "--to", "hearth"], "ends with .hearth"),
         (vec!["export", &run_text, &at("x.hearth"), "--about", "nothing"], "KEY=VALUE"),
-        (vec!["export", &run_text, &at("x.hearth"), "--terms", &at("LICENCE")], "LICENCE cannot be read"),
+        (vec!["export", &run_text, &at("x.hearth"), "--codes", &at("LICENCE")], "LICENCE"),
         (vec!["export", &run_text, &at("x.hearth"), "--sign", &at("public.pem")], "is not a secret key"),
         (vec!["export", &at("store"), &at("x.hearth")], "is no model"),
         (vec!["export", &run_text, &at("x"), "--to", "nnunet", "--sign", "k"], "--sign is for packages"),

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_package::{END, Package, SigningKey, Term, Terms};
+use hearth_data::writers::read_codes;
+use hearth_package::{END, Package, SigningKey, Term};
 use hearth_recipe::run::outputs::Outputs;
 use hearth_recipe::run::package::{self, PackageOptions};
 use serde_json::{Value, json};
@@ -14,9 +15,9 @@ use crate::{note, out};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options for packages (.hearth)")]
 pub struct PackageArgs {
-    /// A table of coded terms for labels (TOML), before the built-in one of common organs
+    /// What labels are in DICOM, a table of codes (TOML), before the words of their names
     #[arg(long, value_name = "FILE")]
-    pub terms: Option<PathBuf>,
+    pub codes: Option<PathBuf>,
     /// A file with the text of the licence
     #[arg(long, visible_alias = "license", value_name = "FILE")]
     pub licence: Option<PathBuf>,
@@ -36,7 +37,7 @@ impl PackageArgs {
     /// The first option that was given.
     pub fn given(&self, of_bundle: bool) -> Option<&'static str> {
         let given = [
-            ("--terms", self.terms.is_some()),
+            ("--codes", self.codes.is_some()),
             // A bundle has one, too.
             ("--licence", self.licence.is_some() && !of_bundle),
             ("--about", !self.about.is_empty()),
@@ -47,7 +48,7 @@ impl PackageArgs {
     }
 
     fn options(&self, checkpoint: &str) -> Outcome<PackageOptions> {
-        let terms = self.terms.as_deref().map(Terms::open).transpose().while_doing(|| "--terms".to_owned())?;
+        let codes = self.codes.as_ref().map(read_codes).transpose().while_doing(|| "--codes".to_owned())?;
         let key = self.sign.as_deref().map(SigningKey::open).transpose().while_doing(|| "--sign".to_owned())?;
         let about = self.about.iter().map(|text| match text.split_once('=') {
             Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
@@ -58,7 +59,7 @@ impl PackageArgs {
         }
         Ok(PackageOptions {
             checkpoint: checkpoint.to_owned(),
-            terms: terms.unwrap_or_default(),
+            codes: codes.unwrap_or_default(),
             licence: self.licence.clone(),
             about: about.collect::<Outcome<_>>()?,
             key,
@@ -84,7 +85,7 @@ pub fn export(model: &Path, file: &Path, checkpoint: &str, args: &PackageArgs) -
         .map(|label| label.name.as_str())
         .collect();
     if !unknown.is_empty() {
-        note!("no coded term is known for {}; --terms gives them", unknown.join(", "));
+        note!("no coded term is known for {}; --codes gives them", unknown.join(", "));
     }
     if package.facts().licence.is_none() && package.licences().next().is_none() {
         note!("the package states no licence: --licence FILE, --about licence=NAME");
@@ -134,7 +135,7 @@ pub fn describe(package: &Package) {
 
 fn in_words(term: &Term) -> String {
     let code = |code: &hearth_package::Code| format!("{} ({} {})", code.meaning, code.scheme, code.value);
-    let parts = [Some(&term.kind), term.modifier.as_ref(), term.region.as_ref()];
+    let parts = [Some(&term.kind), term.side.as_ref(), term.site.as_ref()];
     format!("  {}", parts.into_iter().flatten().map(code).collect::<Vec<_>>().join(", "))
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hearth_data::dicom::{Authorship, Series, write};
-use hearth_data::writers::RegionFile;
+use hearth_data::writers::{RegionFile, coding_of};
 use hearth_data::{NiftiOptions, write_nifti};
 use hearth_registry::counted;
 use hearth_train::{Floats, Ranks};
@@ -28,6 +28,7 @@ use crate::run::dicom_end;
 use crate::run::given::expanded;
 use crate::run::inputs::{Input, inputs};
 use crate::run::outputs::{Outputs, record_of, sum, written_by};
+use crate::run::package::codes_of;
 use crate::run::{NO_REGIONS, Overlap, Ready, Segmented, StageSeconds, Trained, Wanted, overlapped};
 use crate::sharing::{Done, own, prepared, shared};
 use crate::terminal::{keep_unsaid, seconds, speak_here, speaks, speaks_here, unsaid};
@@ -228,7 +229,11 @@ fn prepare<'a>(args: &Args, trained: &'a Trained, command: &'static str) -> Outc
     if args.files.regions.any() && !recipe.output().is_map() {
         return Err(Failure::new(NO_REGIONS));
     }
-    let codes = args.files.regions.check()?;
+    // What a package says of its labels, and the table that was given.
+    let given = args.files.regions.check()?;
+    let mut codes = codes_of(&trained.labels);
+    codes.retain(|name, _| coding_of(&given, name).is_none());
+    codes.extend(given);
     let tasks = tasks(args, trained, command, &mut outputs)?;
     if args.uncertainty && trained.augmentation.is_none() {
         let advice = "add --tta flips, or [tta] to the recipe";

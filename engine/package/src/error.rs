@@ -33,14 +33,6 @@ pub enum PackageError {
         /// What is wrong.
         what: String,
     },
-    /// A table of terms.
-    #[error("the table of terms {} {what}", path.display())]
-    Terms {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong.
-        what: String,
-    },
 }
 
 impl PackageError {

@@ -6,12 +6,11 @@
 //! is executed, and no tensor library is needed to inspect one.
 //!
 //! ```
-//! use hearth_package::{Builder, Facts, Kind, Label, Package, Terms};
+//! use hearth_package::{Builder, Facts, Kind, Label, Package};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("organ.hearth");
-//! let terms = Terms::default();
-//! let label = |value, name: &str| Label::new(value, name, [value as u8, 0, 0], &terms);
+//! let label = |value, name: &str| Label::new(value, name, [value as u8, 0, 0]);
 //! Builder::new(Kind::Run, Facts::new("organ"), "hearth")
 //!     .labels(vec![label(0, "background"), label(1, "spleen")])
 //!     .bytes("recipe.toml", "task = \"organ\"")
@@ -20,8 +19,7 @@
 //!
 //! let package = Package::open(&path)?;
 //! assert_eq!(package.read("weights.safetensors")?, [0; 16]);
-//! let spleen = package.labels()[1].term.as_ref().map(|term| term.kind.value.as_str());
-//! assert_eq!(spleen, Some("78961009"));
+//! assert_eq!(package.labels()[1].name, "spleen");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -36,7 +34,7 @@ pub use error::PackageError;
 pub use manifest::{FORMAT, Facts, Kind, Label, Manifest, Member};
 pub use reader::Package;
 pub use signature::{PublicKey, SigningKey};
-pub use terms::{Code, Term, Terms};
+pub use terms::{Code, Term};
 pub use writer::Builder;
 
 /// The recipe of a package of a run.

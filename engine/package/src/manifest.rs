@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::terms::{Term, Terms};
+use crate::terms::Term;
 
 /// The version of the format that this crate writes; it reads those up to it.
 pub const FORMAT: u32 = 1;
@@ -92,16 +92,14 @@ pub struct Label {
     pub name: String,
     /// Red, green, blue.
     pub colour: [u8; 3],
-    /// What it is, in codes; none of a background, and where no table knows it.
+    /// What it is, in codes; none of a background, and where nothing is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub term: Option<Term>,
 }
 
 impl Label {
-    /// One whose term is looked up by its name.
-    pub fn new(value: u32, name: impl Into<String>, colour: [u8; 3], terms: &Terms) -> Self {
-        let name = name.into();
-        let term = terms.find(&name);
-        Self { value, name, colour, term }
+    /// One without a term.
+    pub fn new(value: u32, name: impl Into<String>, colour: [u8; 3]) -> Self {
+        Self { value, name: name.into(), colour, term: None }
     }
 }

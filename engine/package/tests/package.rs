@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 
-use hearth_package::{Builder, Facts, Kind, Label, Package, PackageError, PublicKey, SigningKey, Terms};
+use hearth_package::{Builder, Code, Facts, Kind, Label, Package, PackageError, PublicKey, SigningKey, Term};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -15,13 +15,15 @@ const PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/
 const OTHER: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAPUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=\n-----END PUBLIC KEY-----\n";
 
 fn builder() -> Builder {
-    let terms = Terms::default();
-    let labels =
-        ["background", "spleen"].iter().zip(0..).map(|(name, value)| Label::new(value, *name, [9, 8, 7], &terms));
+    let code = |value: &str, meaning: &str| Code { scheme: "SCT".into(), value: value.into(), meaning: meaning.into() };
+    let (category, kind) = (code("91723000", "Anatomical Structure"), code("78961009", "Spleen"));
+    let term = Term { category, kind, site: None, side: None };
+    let spleen = Label { term: Some(term), ..Label::new(1, "spleen", [9, 8, 7]) };
+    let labels = vec![Label::new(0, "background", [9, 8, 7]), spleen];
     let mut facts = Facts::new("organ");
     facts.licence = Some("CC-BY-4.0".to_owned());
     Builder::new(Kind::Run, facts, "hearth 0.1.0")
-        .labels(labels.collect())
+        .labels(labels)
         .bytes("recipe.toml", "task = \"organ\"\n")
         .bytes("weights.safetensors", (0..4000_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>())
         .bytes("LICENCE", "Use it well.\n")

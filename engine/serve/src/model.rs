@@ -17,7 +17,7 @@ pub trait Model: Send + Sync {
     fn infer(&self, request: &Request<'_>) -> Result<Answer, Refusal>;
 }
 
-/// What clients are told of a model.
+/// What clients see of a model.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// Its name in addresses: letters, digits, `-`, `_`, `.`.

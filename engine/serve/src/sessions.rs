@@ -24,7 +24,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// What clients are told, in MONAI Label's form. Paths of this machine are not among it.
+    /// What clients see, in MONAI Label's form. Paths of this machine are not among it.
     pub fn info(&self, id: &str) -> Value {
         let name = self.image.file_name().unwrap_or_default().to_string_lossy();
         json!({

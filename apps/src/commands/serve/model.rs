@@ -1,7 +1,6 @@
 //! Models that are opened once and asked again and again: runs, and what `hearth predict` takes
 //! beside them.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -21,6 +20,7 @@ use crate::commands::{predict_model, predict_nnunet, predict_total};
 use crate::error::{Context, Failure, Outcome};
 use crate::recipe::{Output, Recipe};
 use crate::run::inputs::{Input, inputs};
+use crate::run::package::codes_of;
 use crate::run::{Trained, Wanted};
 
 /// Opens what `hearth predict` takes. The name is the argument's, or that of the folder.
@@ -180,8 +180,7 @@ fn answer_of(trained: &Trained, labels: &[(String, u32)], question: &Question) -
         let by = Authorship::new(format!("{title}, {}", trained.checkpoint)).description(title);
         let by = by.contribution(format!("{made_by}; series {}", series.uid()));
         let file = RegionFile::Segmentation(SegmentationType::Binary);
-        // Their names say what labels are.
-        let codes = BTreeMap::new();
+        let codes = codes_of(&trained.labels);
         let bytes = found.to_dicom(file, &series, &recipe.labels, &codes, &by).map_err(refused)?;
         return segmentation(&bytes, out);
     }

@@ -420,7 +420,9 @@ fn segment(item: &Attributes<'_>) -> Result<Segment, DicomError> {
         color: item.vector::<3>(tags::RECOMMENDED_DISPLAY_CIE_LAB_VALUE).ok().flatten().map(lab_to_rgb),
         coding: code(item, tags::SEGMENTED_PROPERTY_CATEGORY_CODE_SEQUENCE).and_then(|category| {
             let kind = code(item, tags::SEGMENTED_PROPERTY_TYPE_CODE_SEQUENCE)?;
-            Some(Coding { category, kind, site: code(item, tags::ANATOMIC_REGION_SEQUENCE) })
+            let of_kind = item.item(tags::SEGMENTED_PROPERTY_TYPE_CODE_SEQUENCE)?;
+            let side = code(&of_kind, tags::SEGMENTED_PROPERTY_TYPE_MODIFIER_CODE_SEQUENCE);
+            Some(Coding { site: code(item, tags::ANATOMIC_REGION_SEQUENCE), side, ..Coding::new(category, kind) })
         }),
     })
 }

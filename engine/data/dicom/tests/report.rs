@@ -73,7 +73,7 @@ fn label([x, y, z]: [usize; 3]) -> f32 {
 fn regions(series: &Series) -> RegionVolume {
     let mut other = Region::new(300, "implant");
     let code = |value: &str, meaning: &str| Code::new(value, "99LOCAL", meaning);
-    other.coding = Some(Coding { category: code("C1", "Device"), kind: code("T1", "Seed"), site: None });
+    other.coding = Some(Coding::new(code("C1", "Device"), code("T1", "Seed")));
     let mut liver = Region::new(3, "liver");
     liver.color = Some([221, 130, 101]);
     let all = vec![Region::new(1, "liver tumour"), liver, other];

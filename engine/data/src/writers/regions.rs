@@ -78,7 +78,7 @@ pub fn coding_of(codes: &BTreeMap<String, Coding>, name: &str) -> Option<Coding>
 }
 
 /// Reads a table of codes: TOML, a table for each label's name with `category`, `type` and, for a
-/// lesion, `site`, each as code, coding scheme and meaning.
+/// lesion, `site`, and `side`, each as code, coding scheme and meaning.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -104,6 +104,7 @@ pub fn parse_codes(text: &str) -> Result<BTreeMap<String, Coding>, String> {
         category: [String; 3],
         r#type: [String; 3],
         site: Option<[String; 3]>,
+        side: Option<[String; 3]>,
     }
     let entries: BTreeMap<String, Entry> = toml::from_str(text).map_err(|error| error.to_string())?;
     let code = |name: &str, [value, scheme, meaning]: [String; 3]| {
@@ -114,10 +115,10 @@ pub fn parse_codes(text: &str) -> Result<BTreeMap<String, Coding>, String> {
         }
     };
     let coding = |(name, entry): (String, Entry)| -> Result<(String, Coding), String> {
-        let Entry { category, r#type, site } = entry;
+        let Entry { category, r#type, site, side } = entry;
         let (category, kind) = (code(&name, category)?, code(&name, r#type)?);
-        let site = site.map(|site| code(&name, site)).transpose()?;
-        Ok((name, Coding { category, kind, site }))
+        let [site, side] = [site, side].map(|of| of.map(|of| code(&name, of)).transpose());
+        Ok((name, Coding { site: site?, side: side?, ..Coding::new(category, kind) }))
     };
     entries.into_iter().map(coding).collect()
 }

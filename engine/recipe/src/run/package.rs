@@ -1,9 +1,12 @@
 //! Runs and model folders as packages: [`write()`].
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hearth_data::dicom::write::{Code, Coding, known_coding};
+use hearth_data::writers::coding_of;
 use hearth_nnunet::DatasetJson;
-use hearth_package::{Builder, Facts, Kind, Label, MODEL, Manifest, RECIPE, SigningKey, Terms, WEIGHTS};
+use hearth_package::{self as format, Builder, Facts, Kind, Label, MODEL, Manifest, RECIPE, SigningKey, Term, WEIGHTS};
 use hearth_pictures::colours::of_class;
 use serde_json::Value;
 
@@ -19,8 +22,8 @@ use crate::store::{ModelKind, files_of, kind_of, slashes};
 pub struct PackageOptions {
     /// `best`, `latest` or the name of a checkpoint's folder.
     pub checkpoint: String,
-    /// What the labels are, beside the built-in table.
-    pub terms: Terms,
+    /// What labels are, by name, before the words of their names are looked up.
+    pub codes: BTreeMap<String, Coding>,
     /// A file with the licence's text.
     pub licence: Option<PathBuf>,
     /// `title`, `description`, `author`, `version`, `licence` (its short name), and whatever else.
@@ -72,12 +75,30 @@ fn tell(facts: &mut Facts, about: &[(String, String)]) {
     }
 }
 
-fn warn_of_unused(terms: &Terms, labels: &[Label]) {
-    let names: Vec<&str> = labels.iter().map(|label| label.name.as_str()).collect();
-    let unused = terms.unused(&names);
+fn warn_of_unused(codes: &BTreeMap<String, Coding>, labels: &[Label]) {
+    let is_label = |name: &str| labels.iter().any(|label| label.name.eq_ignore_ascii_case(name));
+    let unused: Vec<&str> = codes.keys().map(String::as_str).filter(|name| !is_label(name)).collect();
     if !unused.is_empty() {
-        warning!("the table of terms has {}, which are no labels of this model", unused.join(", "));
+        warning!("the table of codes has {}, which are no labels of this model", unused.join(", "));
     }
+}
+
+/// What a label is, by the table, else by the words of its name.
+fn term_of(codes: &BTreeMap<String, Coding>, name: &str) -> Option<Term> {
+    let code = |code: Code| format::Code { scheme: code.scheme, value: code.value, meaning: code.meaning };
+    let Coding { category, kind, site, side } = coding_of(codes, name).or_else(|| known_coding(name))?;
+    Some(Term { category: code(category), kind: code(kind), site: site.map(code), side: side.map(code) })
+}
+
+/// The codes of a package's labels, by name.
+pub fn codes_of(labels: &[Label]) -> BTreeMap<String, Coding> {
+    let code = |code: &format::Code| Code::new(&code.value, &code.scheme, &code.meaning);
+    let coding = |label: &Label| {
+        let Term { category, kind, site, side } = label.term.as_ref()?;
+        let [site, side] = [site, side].map(|of| of.as_ref().map(code));
+        Some((label.name.clone(), Coding { site, side, ..Coding::new(code(category), code(kind)) }))
+    };
+    labels.iter().filter_map(coding).collect()
 }
 
 fn of_run(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
@@ -97,22 +118,21 @@ fn of_run(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
         facts.metrics.insert(name.to_owned(), value);
     }
     tell(&mut facts, &options.about);
-    let labels = labels(&recipe, &options.terms);
-    warn_of_unused(&options.terms, &labels);
+    let labels = labels(&recipe, &options.codes);
+    warn_of_unused(&options.codes, &labels);
     Ok(Builder::new(Kind::Run, facts, program()).labels(labels).bytes(RECIPE, text).bytes(WEIGHTS, bytes))
 }
 
 /// The labels of a recipe's results. Numbers of whole images are none of a map, so they have no term.
-fn labels(recipe: &Recipe, terms: &Terms) -> Vec<Label> {
+fn labels(recipe: &Recipe, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
     let output = recipe.output();
     let first = usize::from(output == Output::Regions);
-    let none = Terms::default();
     let named = |(place, name): (usize, &String)| {
         let value = place + first;
-        let mut label = Label::new(value as u32, name, of_class(value), if output.is_map() { terms } else { &none });
+        let mut label = Label::new(value as u32, name, of_class(value));
         let is_background = output == Output::Labels && place == 0;
-        if !output.is_map() || is_background {
-            label.term = None;
+        if output.is_map() && !is_background {
+            label.term = term_of(codes, name);
         }
         label
     };
@@ -138,8 +158,8 @@ fn of_nnunet(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     let said = set.as_ref().and_then(|set| ["licence", "license"].iter().find_map(|key| set.raw.get(key)?.as_str()));
     facts.licence = said.map(str::to_owned);
     tell(&mut facts, &options.about);
-    let labels = set.map(|set| of_dataset(&set.raw, &options.terms)).unwrap_or_default();
-    warn_of_unused(&options.terms, &labels);
+    let labels = set.map(|set| of_dataset(&set.raw, &options.codes)).unwrap_or_default();
+    warn_of_unused(&options.codes, &labels);
     let mut builder = Builder::new(Kind::Nnunet, facts, program()).labels(labels);
     for (path, _) in files_of(folder)? {
         let file = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -152,13 +172,33 @@ fn of_nnunet(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
 }
 
 /// The labels that a `dataset.json` has; of regions the place among them, from 1.
-fn of_dataset(raw: &Value, terms: &Terms) -> Vec<Label> {
+fn of_dataset(raw: &Value, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
     let known = raw["labels"].as_object().into_iter().flatten();
     let named = |(place, (name, value)): (usize, (&String, &Value))| {
         let value = value.as_u64().map_or(place, |value| value as usize);
-        let mut label = Label::new(value as u32, name, of_class(value), terms);
-        label.term = label.term.filter(|_| value > 0);
+        let mut label = Label::new(value as u32, name, of_class(value));
+        label.term = term_of(codes, name).filter(|_| value > 0);
         label
     };
     known.enumerate().map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_labels_are_those_that_went_in() {
+        let mine = Coding::new(Code::new("1", "99MINE", "a"), Code::new("2", "99MINE", "b"));
+        let codes = BTreeMap::from([("Thing".to_owned(), mine.clone())]);
+        let label = |value, name: &str| Label { term: term_of(&codes, name), ..Label::new(value, name, [0; 3]) };
+        let labels = vec![label(1, "thing"), label(2, "kidney tumour, left"), label(3, "unheard of")];
+        let found = codes_of(&labels);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["kidney tumour, left", "thing"]);
+        assert_eq!(found["thing"], mine);
+        let tumour = &found["kidney tumour, left"];
+        assert_eq!(Some(tumour), known_coding("kidney tumour, left").as_ref());
+        assert_eq!(tumour.site.as_ref().map(|site| site.meaning.as_str()), Some("Kidney"));
+        assert_eq!(tumour.side.as_ref().map(|side| side.meaning.as_str()), Some("Left"));
+    }
 }

@@ -1,4 +1,4 @@
-//! The plugin's process: it loads the plugin, and calls its handler as it is told.
+//! The plugin's process: it loads the plugin, and calls its handler at the program's request.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

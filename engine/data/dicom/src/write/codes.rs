@@ -40,6 +40,20 @@ pub struct Coding {
     pub kind: Code,
     /// AnatomicRegionSequence: where a lesion is.
     pub site: Option<Code>,
+    /// SegmentedPropertyTypeModifierCodeSequence: left or right.
+    pub side: Option<Code>,
+}
+
+impl Coding {
+    /// Without a site and a side.
+    pub fn new(category: Code, kind: Code) -> Self {
+        Coding { category, kind, site: None, side: None }
+    }
+
+    /// All of its codes.
+    pub fn codes(&self) -> impl Iterator<Item = &Code> {
+        [&self.category, &self.kind].into_iter().chain(&self.site).chain(&self.side)
+    }
 }
 
 /// A concept of SNOMED CT: its code and its meaning.
@@ -48,6 +62,10 @@ type Concept = (&'static str, &'static str);
 const ABNORMAL: Concept = ("49755003", "Morphologically Abnormal Structure");
 const ANATOMICAL: Concept = ("91723000", "Anatomical Structure");
 const TISSUE: Concept = ("85756007", "Tissue");
+const SUBSTANCE: Concept = ("91720002", "Body Substance");
+
+const LEFT: Concept = ("7771000", "Left");
+const RIGHT: Concept = ("24028007", "Right");
 
 /// Lesions by the words of a name. Words of one entry are separated by a space, entries by a comma.
 const LESIONS: &[(&str, Concept)] = &[
@@ -75,6 +93,9 @@ const ANATOMY: &[(&str, Concept)] = &[
     ("bladder", ("89837001", "Bladder")),
     ("adrenal", ("23451007", "Adrenal gland")),
     ("kidney", ("64033007", "Kidney")),
+    ("lung upper lobe", ("45653009", "Upper lobe of lung")),
+    ("lung middle lobe", ("72481006", "Middle lobe of right lung")),
+    ("lung lower lobe", ("90572001", "Lower lobe of lung")),
     ("pancreas", ("15776009", "Pancreas")),
     ("stomach", ("69695003", "Stomach")),
     ("duodenum", ("38848004", "Duodenum")),
@@ -84,10 +105,13 @@ const ANATOMY: &[(&str, Concept)] = &[
     ("rectum", ("34402009", "Rectum")),
     ("esophagus, oesophagus", ("32849002", "Esophagus")),
     ("lung", ("39607008", "Lung")),
+    ("pleura", ("3120008", "Pleura")),
+    ("mediastinum", ("72410000", "Mediastinum")),
     ("trachea", ("44567001", "Trachea")),
     ("bronchus, bronchi", ("955009", "Bronchus")),
     ("thyroid", ("69748006", "Thyroid")),
     ("thymus", ("9875009", "Thymus")),
+    ("lateral ventricle", ("66720007", "Lateral Ventricle")),
     ("left ventricle", ("87878005", "Left ventricle")),
     ("right ventricle", ("53085002", "Right ventricle")),
     ("left atrium", ("82471001", "Left atrium")),
@@ -99,9 +123,12 @@ const ANATOMY: &[(&str, Concept)] = &[
     ("portal vein", ("32764006", "Portal vein")),
     ("hepatic vein", ("8993003", "Hepatic vein")),
     ("pulmonary artery", ("81040000", "Pulmonary artery")),
+    ("pulmonary vein", ("122972007", "Pulmonary vein")),
     ("carotid", ("69105007", "Carotid Artery")),
     ("iliac artery", ("10293006", "Iliac artery")),
     ("iliac vein, iliac vena", ("244411005", "Iliac vein")),
+    ("prostate peripheral zone", ("279706003", "Peripheral zone of the prostate")),
+    ("prostate transition zone", ("399384005", "Transition zone of the prostate")),
     ("prostate", ("41216001", "Prostate")),
     ("seminal vesicle", ("64739004", "Seminal Vesicle")),
     ("uterus", ("35039007", "Uterus")),
@@ -113,6 +140,9 @@ const ANATOMY: &[(&str, Concept)] = &[
     ("cerebellum", ("113305005", "Cerebellum")),
     ("brainstem, brain stem", ("119238007", "Brain Stem")),
     ("thalamus", ("42695009", "Thalamus")),
+    ("amygdala", ("4958002", "Amygdala")),
+    ("putamen", ("89278009", "Putamen")),
+    ("caudate nucleus", ("11000004", "Caudate Nucleus")),
     ("pituitary", ("56329008", "Pituitary")),
     ("optic chiasm", ("244453006", "Optic chiasm")),
     ("optic nerve", ("18234004", "optic nerve")),
@@ -123,8 +153,10 @@ const ANATOMY: &[(&str, Concept)] = &[
     ("submandibular", ("54019009", "Submandibular gland")),
     ("mandible", ("91609006", "Mandible")),
     ("larynx", ("4596009", "Larynx")),
+    ("tongue", ("21974007", "Tongue")),
     ("skull", ("89546000", "Skull")),
     ("vertebra, vertebrae", ("51282000", "Vertebra")),
+    ("spine", ("421060004", "Spine")),
     ("rib", ("113197003", "Rib")),
     ("sternum", ("56873002", "Sternum")),
     ("sacrum", ("54735007", "Sacrum")),
@@ -132,46 +164,81 @@ const ANATOMY: &[(&str, Concept)] = &[
     ("clavicle, clavicula", ("51299004", "Clavicle")),
     ("humerus", ("85050009", "Humerus")),
     ("femur", ("71341001", "Femur")),
+    ("tibia", ("12611008", "Tibia")),
     ("hip", ("29836001", "Hip")),
+    ("skin", ("39937001", "Skin")),
+    ("artery", ("51114001", "Artery")),
+    ("vein", ("29092000", "Vein")),
+];
+
+/// Tissues and fluids, in the same way.
+const TISSUES: &[(&str, Concept)] = &[
     ("bone", ("272673000", "Bone")),
     ("white matter", ("389080008", "White Matter")),
     ("gray matter, grey matter", ("389081007", "Gray Matter")),
+    ("blood vessel, vessel", ("59820001", "Blood Vessel")),
+    ("skeletal muscle", ("127954009", "Skeletal muscle")),
     ("muscle", ("71616004", "Muscle")),
-    ("skin", ("39937001", "Skin")),
+    ("fat", ("55603005", "Fat")),
 ];
+const SUBSTANCES: &[(&str, Concept)] = &[("cerebrospinal fluid, csf", ("65216001", "Cerebrospinal Fluid"))];
 
 fn sct((value, meaning): Concept) -> Code {
     Code::new(value, "SCT", meaning)
 }
 
+/// The first concept of a table that a text has the words of.
+fn in_table(table: &[(&str, Concept)], text: &str) -> Option<Code> {
+    let words = words(text);
+    let has = |word: &str| words.iter().any(|own| own == word || own.strip_suffix('s') == Some(word));
+    let fits = |phrases: &str| phrases.split(", ").any(|phrase| phrase.split(' ').all(has));
+    table.iter().find(|(phrases, _)| fits(phrases)).map(|(_, concept)| sct(*concept))
+}
+
+/// What a name says: a lesion, an organ, a tissue; `None` where its words are not known.
+fn named(text: &str) -> Option<Coding> {
+    if let Some(kind) = in_table(LESIONS, text) {
+        return Some(Coding { site: in_table(ANATOMY, text), ..Coding::new(sct(ABNORMAL), kind) });
+    }
+    let tables = [(ANATOMY, ANATOMICAL), (TISSUES, TISSUE), (SUBSTANCES, SUBSTANCE)];
+    let mut found = tables.into_iter().filter_map(|(table, category)| Some((category, in_table(table, text)?)));
+    found.next().map(|(category, kind)| Coding::new(sct(category), kind))
+}
+
+/// What a region is by its name; `None` where its words are not known. A lesion has the organ that the
+/// name has as its site; whatever has a side has it, unless the meaning does.
+pub fn known_coding(name: &str) -> Option<Coding> {
+    let mut found = named(name)?;
+    found.side = side(name, &found.kind.meaning);
+    Some(found)
+}
+
+/// The side that a name says, unless a meaning does: `kidney_left`, `R lung`, and not `vertebrae_L1`.
+fn side(name: &str, meaning: &str) -> Option<Code> {
+    let has = |of: &str, side: &str| {
+        let mut words = of.split(|c: char| !c.is_alphanumeric());
+        words.any(|word| word.eq_ignore_ascii_case(side) || word.eq_ignore_ascii_case(&side[..1]))
+    };
+    let found = [LEFT, RIGHT].into_iter().find(|(_, side)| has(name, side));
+    found.filter(|(_, side)| !has(meaning, side)).map(sct)
+}
+
 /// Category and type of a region by its property or its name; a tissue where the words say nothing.
-/// A lesion has the organ that the name tells as its site.
 pub fn coding(property: Option<&str>, name: &str) -> Coding {
-    let in_table = |table: &[(&str, Concept)], text: &str| {
-        let words = words(text);
-        let has = |word: &str| words.iter().any(|own| own == word || own.strip_suffix('s') == Some(word));
-        let fits = |phrases: &str| phrases.split(", ").any(|phrase| phrase.split(' ').all(has));
-        table.iter().find(|(phrases, _)| fits(phrases)).map(|(_, concept)| sct(*concept))
-    };
-    let of = |text: &str| {
-        let anatomy = in_table(ANATOMY, text);
-        match (in_table(LESIONS, text), anatomy) {
-            (Some(kind), site) => Some(Coding { category: sct(ABNORMAL), kind, site }),
-            (None, Some(kind)) => Some(Coding { category: sct(ANATOMICAL), kind, site: None }),
-            (None, None) => None,
-        }
-    };
-    let mut found = property.and_then(of).or_else(|| of(name));
-    if let Some(Coding { site: site @ None, kind, .. }) = &mut found {
+    let found = property.and_then(named).or_else(|| named(name));
+    let mut found = found.unwrap_or_else(|| Coding::new(sct(TISSUE), sct(TISSUE)));
+    if let Coding { site: site @ None, kind, .. } = &mut found {
         *site = in_table(ANATOMY, name).filter(|there| there != kind);
     }
-    found.unwrap_or_else(|| Coding { category: sct(TISSUE), kind: sct(TISSUE), site: None })
+    found.side = side(name, &found.kind.meaning);
+    found
 }
 
 /// All concepts of the table of defaults, as code and meaning.
 pub fn known_codes() -> Vec<Code> {
-    let tables = [LESIONS, ANATOMY].into_iter().flatten().map(|(_, concept)| sct(*concept));
-    [ABNORMAL, ANATOMICAL, TISSUE].map(sct).into_iter().chain(tables).collect()
+    let tables = [LESIONS, ANATOMY, TISSUES, SUBSTANCES].into_iter().flatten();
+    let categories = [ABNORMAL, ANATOMICAL, TISSUE, SUBSTANCE, LEFT, RIGHT].map(sct);
+    categories.into_iter().chain(tables.map(|(_, concept)| sct(*concept))).collect()
 }
 
 /// RTROIInterpretedType's terms for regions of a patient.
@@ -213,10 +280,17 @@ mod tests {
             ("kidney_cyst_left", "Cyst", ""),
             ("PTV_60", "Tissue", "PTV"),
             ("thing", "Tissue", ""),
+            ("lung_upper_lobe_right", "Upper lobe of lung", "ORGAN"),
+            ("white matter", "White Matter", ""),
         ] {
             assert_eq!((coding(None, name).kind.meaning.as_str(), interpreted(None, name)), (meaning, term), "{name}");
         }
         assert_eq!(interpreted(Some("organ"), "thing"), "ORGAN");
+        let side = |name: &str| coding(None, name).side.map(|side| side.meaning);
+        assert_eq!(side("Kidney_Left").as_deref(), Some("Left"));
+        assert_eq!(side("kidney tumour, right").as_deref(), Some("Right"));
+        assert_eq!([side("heart_ventricle_left"), side("liver"), side("vertebrae_L1")], [None, None, None]);
+        assert_eq!(known_coding("thing"), None);
         assert_eq!(coding(None, "liver tumours").site, Some(Code::new("10200004", "SCT", "Liver")));
         let in_lung = coding(Some("Neoplasm"), "lung");
         assert_eq!(

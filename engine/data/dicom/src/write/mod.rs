@@ -10,7 +10,7 @@ mod report;
 mod rtstruct;
 mod seg;
 
-pub use codes::{Code, Coding, coding, known_codes};
+pub use codes::{Code, Coding, coding, known_codes, known_coding};
 pub use ct::{CtIdentity, ct_slices};
 pub use measure::{Diameters, Measured, measure};
 pub use object::uid;
@@ -277,11 +277,8 @@ fn names(volume: &RegionVolume) -> Result<(), String> {
             let rule = format!("expected at most {LONGEST} characters, without backslash and line breaks");
             return Err(format!("the name {name:?} of label {}: {rule}", region.label));
         }
-        if let Some(coding) = &region.coding {
-            let codes = [Some(&coding.category), Some(&coding.kind), coding.site.as_ref()];
-            if let Some(fault) = codes.into_iter().flatten().find_map(Code::fault) {
-                return Err(format!("the codes of the region {name:?}: {fault}"));
-            }
+        if let Some(fault) = region.coding.iter().flat_map(Coding::codes).find_map(Code::fault) {
+            return Err(format!("the codes of the region {name:?}: {fault}"));
         }
         if region.label == 0 && !volume.channels {
             return Err(format!("the region {name:?} has the label 0, which is the background"));

@@ -127,11 +127,15 @@ impl Object {
 
     /// A concept of any coding scheme.
     pub fn concept(self, tag: Tag, value: &str, scheme: &str, meaning: &str) -> Self {
-        let code = Object::new()
-            .text(tags::CODE_VALUE, VR::SH, value)
-            .text(tags::CODING_SCHEME_DESIGNATOR, VR::SH, scheme)
-            .text(tags::CODE_MEANING, VR::LO, meaning);
-        self.item(tag, code)
+        self.item(tag, Object::of_code(&Code::new(value, scheme, meaning)))
+    }
+
+    /// The attributes of a code.
+    pub fn of_code(code: &Code) -> Self {
+        Object::new()
+            .text(tags::CODE_VALUE, VR::SH, &code.value)
+            .text(tags::CODING_SCHEME_DESIGNATOR, VR::SH, &code.scheme)
+            .text(tags::CODE_MEANING, VR::LO, &code.meaning)
     }
 
     /// A reference to an image, and to a frame of it where it has several.
@@ -211,7 +215,7 @@ impl Uids {
             add(region.name.as_bytes());
             add(&region.label.to_le_bytes());
             if let Some(coding) = &region.coding {
-                for code in [Some(&coding.category), Some(&coding.kind), coding.site.as_ref()].into_iter().flatten() {
+                for code in coding.codes() {
                     [&code.value, &code.scheme, &code.meaning].into_iter().for_each(|text| add(text.as_bytes()));
                 }
             }

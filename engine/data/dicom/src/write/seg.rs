@@ -274,16 +274,25 @@ fn background(checked: &Checked<'_>, by: &Authorship) -> Object {
     }
 }
 
+/// The type of a segment, with its side.
+fn kind_of(kind: &Code, side: Option<&Code>) -> Object {
+    let object = Object::of_code(kind);
+    match side {
+        Some(side) => object.code(tags::SEGMENTED_PROPERTY_TYPE_MODIFIER_CODE_SEQUENCE, side),
+        None => object,
+    }
+}
+
 fn segment(checked: &Checked<'_>, index: usize, number: u16, by: &Authorship) -> Object {
     let region = &checked.regions()[index];
     let own = region.coding.clone();
-    let Coding { category, kind, site } = own.unwrap_or_else(|| coding(region.property.as_deref(), &region.name));
+    let Coding { category, kind, site, side } = own.unwrap_or_else(|| coding(region.property.as_deref(), &region.name));
     let mut object = Object::new()
         .shorts(tags::SEGMENT_NUMBER, &[number])
         .text(tags::SEGMENT_LABEL, VR::LO, &region.name)
         .text(tags::SEGMENT_ALGORITHM_TYPE, VR::CS, by.drawn_by.term())
         .code(tags::SEGMENTED_PROPERTY_CATEGORY_CODE_SEQUENCE, &category)
-        .code(tags::SEGMENTED_PROPERTY_TYPE_CODE_SEQUENCE, &kind);
+        .item(tags::SEGMENTED_PROPERTY_TYPE_CODE_SEQUENCE, kind_of(&kind, side.as_ref()));
     if let Some(site) = &site {
         object = object.code(tags::ANATOMIC_REGION_SEQUENCE, site);
     }
