@@ -96,14 +96,15 @@ pub fn no_series() -> Refusal {
 fn volumes(image: &Image, names: &Names) -> Map<String, Value> {
     let values = image.to_vec();
     let size = image.shape().iter().product::<usize>().max(1);
-    let millilitres = image.spacing().iter().product::<f64>() / 1000.0;
+    let cubic_millimetres = image.spacing().iter().product::<f64>();
     let of = |place: usize, label: u32| match image.channels() {
         1 => values.iter().filter(|value| **value == label as f32).count(),
         _ => values.chunks(size).nth(place).map_or(0, |channel| channel.iter().filter(|value| **value >= 0.5).count()),
     };
     let each = names.iter().enumerate().map(|(place, (name, label))| {
         let voxels = of(place, *label);
-        (name.clone(), json!({"label": label, "voxels": voxels, "millilitres": voxels as f64 * millilitres}))
+        let millilitres = voxels as f64 * cubic_millimetres / 1000.0;
+        (name.clone(), json!({"label": label, "voxels": voxels, "millilitres": millilitres}))
     });
     let volumes: Map<String, Value> = each.collect();
     Map::from_iter([
