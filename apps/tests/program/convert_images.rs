@@ -1,0 +1,121 @@
+//! `hearth convert` and `hearth data convert` of images: names, surfaces, DICOM.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{fail, phantom, succeed, text};
+use hearth_data::dicom::{ReadOptions, Segmentation, SegmentationKind, StructureSet};
+use hearth_data::read_image;
+use hearth_data::readers::read_segments;
+
+fn first(folder: &Path) -> PathBuf {
+    fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).min().expect("a file")
+}
+
+fn names(path: &Path) -> Vec<(u32, String)> {
+    let segments = read_segments(path, &Default::default()).expect("readable");
+    segments.into_iter().map(|segment| (segment.label, segment.name)).collect()
+}
+
+#[test]
+fn names_and_colours_go_from_file_to_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 1);
+    let label = text(&first(&data.join("labelsTr")));
+    let at = |name: &str| dir.path().join(name);
+    // Without --label: .seg.nrrd is one.
+    let slicer = at("lab.seg.nrrd");
+    succeed(&["data", "convert", &label, &text(&slicer), "--segment", "1=spleen"]);
+    assert_eq!(names(&slicer), [(1, "spleen".to_owned())]);
+    let again = at("again.seg.nrrd");
+    succeed(&["convert", &text(&slicer), &text(&again)]);
+    assert_eq!(names(&again), names(&slicer));
+    let colour = |path: &Path| read_segments(path, &Default::default()).expect("readable")[0].colour;
+    assert_eq!(colour(&again), colour(&slicer));
+    let plain = at("plain.nii.gz");
+    succeed(&["convert", &text(&again), &text(&plain), "--label"]);
+    assert!(read_image(&plain).expect("readable").to_vec() == read_image(&label).expect("readable").to_vec());
+    // The surface has the name of the file, and the volume of the label.
+    let mesh = at("organ.stl");
+    let said = succeed(&["convert", &text(&again), &text(&mesh), "--decimate", "0.5"]);
+    assert!(said.contains("organ.stl") && said.contains("spleen: ") && said.contains(" ml"), "{said}");
+    let volume: f64 = said.split(", ").last().and_then(|end| end.split(' ').next()?.parse().ok()).expect("a volume");
+    let image = read_image(&label).expect("readable");
+    let voxels = image.to_vec().iter().filter(|value| **value == 1.0).count() as f64;
+    let exact = voxels * image.spacing().iter().product::<f64>() / 1000.0;
+    assert!((volume / exact - 1.0).abs() < 0.1, "{volume} {exact}");
+    let bytes = fs::read(&mesh).expect("a mesh");
+    assert!(bytes[..80].windows(9).any(|part| part == b"SPACE=LPS"));
+    succeed(&["data", "convert", &label, &text(&at("organ.obj")), "--space", "ras", "--smooth", "0"]);
+    assert!(fs::read_to_string(at("organ.obj")).expect("a mesh").contains("SPACE=RAS"));
+
+    let image = text(&first(&data.join("imagesTr")));
+    fail(&["convert", &image, &text(&at("x.stl"))], 1, &["x.stl", "labels"]);
+    fail(&["convert", &label, &text(&at("x.stl")), "--segment", "7=liver"], 1, &["x.stl", "[1]"]);
+    fail(&["convert", &label, &text(&at("x.stl")), "--decimate", "1"], 1, &["0 to less than 1"]);
+    fail(&["convert", &label, &text(&at("x.nii")), "--smooth", "3"], 1, &["--smooth", ".stl"]);
+    fail(&["convert", &label, &text(&at("x.nii")), "--segment", "liver"], 1, &["LABEL=NAME"]);
+    fail(&["convert", &label, &text(&at("x.nii")), "--map", "a=b"], 1, &["--map", "weights", "an image"]);
+    fail(&["convert", &label, &text(&at("x.safetensors")), "--label"], 1, &["--label", "weights"]);
+    fail(&["convert", &label, &text(&at("x.dcm"))], 1, &["--like"]);
+}
+
+#[test]
+fn labels_become_dicom_and_come_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("chests");
+    succeed(&["data", "phantom", "lung", "--cases", "1", "--size", "48", "--out", &text(&data)]);
+    let study = data.join("LUNG1-001/00001-StudyID-NA");
+    let images = study.join("0.000000-NA");
+    let drawn = fs::read_dir(&study).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let drawn = first(&drawn.into_iter().find(|path| *path != images).expect("a structure set"));
+    let like = text(&images);
+    let at = |name: &str| dir.path().join(name);
+    let slicer = at("drawn.seg.nrrd");
+    succeed(&["convert", &text(&drawn), &text(&slicer), "--like", &like]);
+    let known = names(&slicer);
+    assert!(known.iter().any(|(_, name)| name == "GTV-1"), "{known:?}");
+    let labels = read_image(&slicer).expect("readable").to_vec();
+    fs::write(
+        at("codes.toml"),
+        "[gtv-1]\ncategory = [\"C1\", \"99LOCAL\", \"Thing\"]\ntype = [\"T1\", \"99LOCAL\", \"Mass\"]\n",
+    )
+    .expect("written");
+    for (kind, expected) in [
+        ("seg", SegmentationKind::Binary),
+        ("seg-fractional", SegmentationKind::Fractional { maximum: 255 }),
+        ("seg-labelmap", SegmentationKind::LabelMap),
+    ] {
+        let path = at(&format!("{kind}.dcm"));
+        let (from, to, codes) = (text(&slicer), text(&path), text(&at("codes.toml")));
+        succeed(&["convert", &from, &to, "--like", &like, "--to", kind, "--codes", &codes]);
+        let seg = Segmentation::open(&path).expect("a segmentation");
+        assert_eq!(seg.kind(), expected);
+        let coded = seg.regions().into_iter().find(|region| region.name == "GTV-1").expect("it");
+        assert_eq!(coded.coding.expect("codes").kind.meaning, "Mass");
+        let back = at(&format!("{kind}.seg.nrrd"));
+        succeed(&["convert", &to, &text(&back), "--like", &like]);
+        assert!(read_image(&back).expect("readable").to_vec() == labels, "{kind}");
+        let own: Vec<String> = known.iter().map(|(_, name)| name.clone()).collect();
+        assert_eq!(names(&back).into_iter().map(|(_, name)| name).collect::<Vec<_>>(), own);
+    }
+    let set = at("set.dcm");
+    succeed(&["convert", &text(&slicer), &text(&set), "--like", &like, "--to", "rtstruct"]);
+    let set = StructureSet::open(&set).expect("a structure set");
+    assert!(set.rois.iter().any(|roi| roi.name == "GTV-1"));
+    let report = at("report.dcm");
+    succeed(&["convert", &text(&slicer), &text(&report), "--like", &like, "--to", "sr"]);
+    let object = dicom_object::open_file(&report).expect("DICOM");
+    let modality = object.element(dicom_dictionary_std::tags::MODALITY).expect("a modality");
+    assert_eq!(modality.to_str().expect("text"), "SR");
+    assert!(Segmentation::open_with(&report, &ReadOptions::default()).is_err());
+
+    let plain = at("plain.nii.gz");
+    succeed(&["data", "convert", &text(&slicer), &text(&plain), "--label"]);
+    let (plain, out) = (text(&plain), text(&at("x.dcm")));
+    fail(&["convert", &plain, &out, "--like", &text(&study.join("none"))], 1, &["--like"]);
+    fs::write(at("bad.toml"), "[gtv]\ncategory = [\"\", \"SCT\", \"x\"]\ntype = [\"1\", \"SCT\", \"x\"]\n")
+        .expect("written");
+    fail(&["convert", &plain, &out, "--like", &like, "--codes", &text(&at("bad.toml"))], 1, &["bad.toml", "gtv"]);
+    fail(&["convert", &plain, &text(&at("x.nii")), "--to", "seg"], 1, &["--to", ".dcm"]);
+}

@@ -1,0 +1,247 @@
+//! `hearth data`: pictures of a chain, other formats.
+
+use crate::common::{errors, fail, phantom, run, succeed, text, tiny_recipe};
+
+#[test]
+fn a_contact_sheet_has_a_picture_of_every_draw() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 1);
+    let file = |folder: &str| {
+        let inside = std::fs::read_dir(data.join(folder)).expect("a folder").next().expect("a case").expect("a case");
+        text(&inside.path())
+    };
+    let (image, label, recipe) = (file("imagesTr"), file("labelsTr"), text(&tiny_recipe(dir.path())));
+    let sheet = |name: &str, more: &[&str]| {
+        let out = dir.path().join(name);
+        let out_text = text(&out);
+        let mut arguments = vec!["data", "preview", &recipe, "-i", &image, "-l", &label, "-o", &out_text];
+        arguments.extend(more);
+        (succeed(&arguments), hearth_data::read_image(&out).expect("a picture"))
+    };
+    // The tiny recipe cuts two crops per draw: 1 + 3 * 2 pictures, or the more telling ones.
+    let (said, few) = sheet("few.png", &["-n", "3"]);
+    assert!(said.contains("4 pictures") && few.shape()[0] == 12 + 4 * 252, "{said}");
+    let (said, first) = sheet("a.png", &["-n", "3", "--crops"]);
+    assert!(said.contains("7 pictures"), "{said}");
+    assert_eq!((first.channels(), first.shape()[0]), (3, 12 + 4 * 252));
+    let (_, again) = sheet("b.png", &["-n", "3", "--crops"]);
+    assert!(first.to_vec() == again.to_vec(), "the same seed gives the same sheet");
+    let (_, other) = sheet("c.png", &["-n", "3", "--crops", "--seed", "1"]);
+    assert!(first.to_vec() != other.to_vec(), "another seed gives other crops");
+    // The outline of the label has the colour of its class.
+    let orange =
+        |v: &[f32], n: usize| (0..n).filter(|i| [v[*i], v[n + i], v[2 * n + i]] == [230.0, 159.0, 0.0]).count();
+    let pixels = first.shape().iter().product();
+    assert!(orange(&first.to_vec(), pixels) > 100);
+    let (said, _) = sheet("d.png", &["--steps", "--columns", "2"]);
+    assert!(said.contains("8 pictures"), "{said}");
+}
+
+#[test]
+fn a_file_of_transforms_alone_can_be_previewed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let array = dir.path().join("a.npy");
+    let values = (0..600).map(|v| v as f32).collect();
+    let picture = hearth_data::Image::from_values(
+        values,
+        [1, 30, 20, 1],
+        hearth_data::affine::IDENTITY,
+        &hearth_data::host_device(),
+    );
+    hearth_data::write_image(&array, &picture.with_spatial_dims(2), &hearth_data::WriteOptions::default())
+        .expect("written");
+    let chain = dir.path().join("chain.toml");
+    let steps = "[[transforms]]\nname = \"LoadImage\"\nkeys = [\"image\"]\n[[transforms]]\nname = \"RandFlip\"\nkeys = [\"image\"]\nprob = 1.0\n";
+    std::fs::write(&chain, steps).expect("written");
+    let out = text(&dir.path().join("sheet.png"));
+    let (chain, array) = (text(&chain), text(&array));
+    assert!(succeed(&["data", "preview", &chain, "-i", &array, "-o", &out, "-n", "2"]).contains("3 pictures"));
+    fail(&["data", "preview", &chain, "-i", &array, "-o", "sheet.jpg"], 1, &["sheet.jpg", ".png"]);
+    fail(&["data", "preview", &chain, "-i", "missing.npy", "-o", "new.png"], 1, &["missing.npy"]);
+    fail(
+        &["data", "preview", &chain, "-i", &array, "-o", "new.png", "--channel", "4"],
+        1,
+        &["--channel 4", "1 channels"],
+    );
+    std::fs::write(dir.path().join("bad.toml"), steps.replace("prob", "prop")).expect("written");
+    let bad = text(&dir.path().join("bad.toml"));
+    fail(
+        &["data", "preview", &bad, "-i", &array, "-o", "new.png"],
+        1,
+        &["bad.toml:", "prop", "did you mean \"prob\"?"],
+    );
+}
+
+#[test]
+fn images_are_written_in_other_formats() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 1);
+    let label =
+        std::fs::read_dir(data.join("labelsTr")).expect("a folder").next().expect("a case").expect("a case").path();
+    let out = dir.path().join("label.nii");
+    let said = succeed(&["data", "convert", &text(&label), &text(&out), "--label"]);
+    assert!(said.contains("label.nii") && said.contains("mm"), "{said}");
+    let (before, after) =
+        (hearth_data::read_image(&label).expect("readable"), hearth_data::read_image(&out).expect("readable"));
+    assert_eq!(before.affine, after.affine);
+    assert!(before.to_vec() == after.to_vec());
+    fail(&["data", "convert", &text(&label), &text(&out)], 1, &["exists already"]);
+    fail(&["data", "convert", &text(&label), &text(&dir.path().join("x.tif"))], 1, &["x.tif", ".nii.gz"]);
+}
+
+#[test]
+fn inspect_says_what_a_file_and_a_folder_hold() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 2);
+    let image = std::fs::read_dir(data.join("labelsTr")).expect("a folder").next().expect("a case").expect("a case");
+    let label = text(&image.path());
+    let said = succeed(&["data", "inspect", &label]);
+    for word in ["shape   48 x 48 x", "1 channel", "RAS", "labels  0: ", "%), 1: ", "values  0 to 1"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&succeed(&["data", "inspect", "--json", &label])).expect("JSON");
+    assert_eq!(json["labels"]["counts"].as_array().map(Vec::len), Some(2));
+    let said = succeed(&["data", "inspect", &text(&data)]);
+    assert_eq!(said.lines().count(), 5, "{said}");
+    assert!(said.lines().next().is_some_and(|head| head.starts_with("file")), "{said}");
+    std::fs::write(data.join("imagesTr/broken.nii"), [0; 400]).expect("a file");
+    fail(&["data", "inspect", &text(&data)], 1, &["broken.nii", "1 of 5 images"]);
+    fail(&["data", "inspect", "nowhere.nii.gz"], 1, &["nowhere.nii.gz"]);
+    fail(&["data", "inspect", &text(&dir.path().join("data/none"))], 1, &["none"]);
+}
+
+#[test]
+fn verify_ends_with_what_to_fix() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = phantom(dir.path(), 3);
+    let said = succeed(&["data", "verify", &text(&data), "--cases"]);
+    for word in ["3 cases (3 training)", "1 spleen", "voxels, axis 1", "0 errors"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
+    let mut labels: Vec<_> = std::fs::read_dir(data.join("labelsTr")).expect("a folder").flatten().collect();
+    labels.sort_by_key(std::fs::DirEntry::path);
+    std::fs::remove_file(labels[0].path()).expect("a file");
+    let output = crate::common::run(&["data", "verify", &text(&data)]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1));
+    for word in ["to fix", "the label is missing", "take the case out of the list", "1 error"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
+    let output = crate::common::run(&["data", "verify", "--json", &text(&data)]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["findings"][0]["kind"], "missing_file");
+    fail(&["data", "verify", &text(dir.path().join("nowhere").as_path())], 1, &["nowhere"]);
+}
+
+#[test]
+fn verify_with_a_recipe_sends_every_case_through_its_chain() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (recipe, data) = (text(&tiny_recipe(dir.path())), text(&phantom(dir.path(), 3)));
+    let said = succeed(&["data", "verify", &recipe, &data]);
+    for word in ["3 cases (3 training)", "of 3 cases 2 train, 1 validate", "2 of 16 x 16 x 16 a case", "0 errors"] {
+        assert!(said.contains(word), "no {word:?} in\n{said}");
+    }
+    let verify = |more: &[&str]| {
+        let output = crate::common::run(&[&["data", "verify", &recipe, &data, "--json"][..], more].concat());
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (output.status.code(), json)
+    };
+    let (code, json) = verify(&[]);
+    assert_eq!((code, json["recipe"]["validation"].as_u64()), (Some(0), Some(1)));
+    let class = serde_json::json!({ "name": "spleen", "training": 2, "validation": 1 });
+    assert_eq!(json["recipe"]["classes"][0], class);
+    // The labels' voxels of 6 mm hold as much as those of the files.
+    let voxels = json["recipe"]["cases"][0]["voxels"][0].as_f64().expect("a count") * 216.0;
+    let spacing = json["cases"][0]["label"]["spacing"].as_array().expect("mm");
+    let each: f64 = spacing.iter().filter_map(serde_json::Value::as_f64).product();
+    let stored = json["cases"][0]["labels"][0]["voxels"].as_f64().expect("a count") * each;
+    assert!((voxels / stored - 1.0).abs() < 0.25, "{voxels} and {stored} mm3");
+    // Every case that a step refuses is named with the step, and the others are still looked at.
+    let (code, json) = verify(&["--set", "transforms.6.spatial_size=[400, 16, 16]"]);
+    let findings = json["findings"].as_array().expect("a list");
+    let refused: Vec<_> = findings.iter().filter(|one| one["kind"] == "refused").collect();
+    assert_eq!((code, refused.len()), (Some(1), 2), "{findings:?}");
+    let what = refused[0]["what"].as_str().expect("words");
+    assert!(what.contains("RandCropByPosNegLabel") && what.contains("400"), "{what}");
+    // What no case has cannot be learned.
+    let none = [
+        "--set",
+        "transforms=[{ name = \"LoadImage\", keys = [\"image\", \"label\"] }, \
+        { name = \"EnsureChannelFirst\", keys = [\"image\", \"label\"] }, \
+        { name = \"MapLabelValue\", keys = [\"label\"], orig_labels = [1], target_labels = [0] }]",
+    ];
+    let (code, json) = verify(&none);
+    let said = json["findings"].to_string();
+    assert_eq!(code, Some(1));
+    assert!(said.contains("no training case has \\\"spleen\\\"") && said.contains("no foreground"), "{said}");
+    fail(&["data", "verify", "splean", &data], 1, &["splean", "spleen"]);
+    fail(&["data", "verify", &recipe, &text(&dir.path().join("nowhere"))], 1, &["nowhere"]);
+    fail(&["data", "verify", &data, "--set", "training.epochs=1"], 1, &["name one before the data set"]);
+}
+
+/// A table of files in place of a data set's list, and one fold of three that validates.
+#[test]
+fn a_table_of_cases_trains_fold_by_fold() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (recipe, data) = (tiny_recipe(dir.path()), phantom(dir.path(), 3));
+    let names = |folder: &str| {
+        let mut names: Vec<_> =
+            std::fs::read_dir(data.join(folder)).expect("a folder").flatten().map(|e| e.path()).collect();
+        names.sort();
+        names
+    };
+    let rows = names("imagesTr").into_iter().zip(names("labelsTr"));
+    let rows: String = rows.map(|(image, label)| format!("{},{}\n", image.display(), label.display())).collect();
+    let table = dir.path().join("cases.csv");
+    std::fs::write(&table, format!("image,label\n{rows}")).expect("a table");
+    let into = |out: &str, more: &[&str]| {
+        let out = text(&dir.path().join(out));
+        let base = ["train", &text(&recipe), "--data", &text(&table), "--out", &out, "--device", "cpu"];
+        base.iter().chain(more).map(|word| (*word).to_owned()).collect::<Vec<_>>()
+    };
+    let fold = |fold: &str| into("run", &["--epochs", "1", "--set", &format!("data.validation={{fold={fold}}}")]);
+    fail(&fold("[3,3]"), 1, &["data.validation", "no fold 3 of 3"]);
+    fail(&fold("[0,4]"), 1, &["cases.csv"]);
+    let output = run(&fold("[2,3]"));
+    let said = errors(&output);
+    assert!(output.status.success() && said.contains("cases: 2 cases train, 1 validate"), "{said}");
+    // Cases by weight: one whose weight is 0 is never read.
+    let broken = text(&dir.path().join("broken.nii.gz"));
+    std::fs::write(&broken, "no volume").expect("a file");
+    let weighted = |weights: [&str; 3]| {
+        let mut lines: Vec<String> = rows.lines().zip(weights).map(|(row, w)| format!("{row},{w}")).collect();
+        // The same volume once more, to validate on: a file that is listed twice would be refused.
+        let again = lines[2].replacen("spleen_02", "again", 1);
+        let (from, to) = (lines[2].split(',').next(), again.split(',').next());
+        std::fs::copy(from.expect("an image"), to.expect("an image")).expect("copied");
+        lines.push(again);
+        lines[1] = format!("{broken},{broken},{}", weights[1]);
+        std::fs::write(&table, format!("image,label,weight\n{}\n", lines.join("\n"))).expect("a table");
+    };
+    let by_weight = |out: &str, cache: &str, sampler: &str| {
+        let cache = format!("data.cache={{kind={cache:?}}}");
+        let sampler = format!("data.sampler={sampler}");
+        let more = ["--epochs", "2", "--set", "data.validation={last=1}", "--set", &cache, "--set", &sampler];
+        into(out, &more)
+    };
+    weighted(["1", "0", "2.5"]);
+    let output = run(&by_weight("drawn", "none", "{weights=\"weight\", num_samples=6}"));
+    assert!(output.status.success(), "{}", errors(&output));
+    let weights = "{weights=\"weight\"}";
+    fail(&by_weight("o1", "smart", weights), 1, &["data.sampler", "`smart`"]);
+    fail(&by_weight("o2", "none", "{weights=\"wait\"}"), 1, &["data.sampler", "no `wait`"]);
+    let dry = [by_weight("o2", "none", "{weights=\"wait\"}"), vec!["--dry-run".to_owned()]].concat();
+    fail(&dry, 1, &["data.sampler", "no `wait`"]);
+    let output = run(&[by_weight("o2", "none", weights), vec!["--dry-run".to_owned()]].concat());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("3 cases train, 1 validate"), "{said}{}", errors(&output));
+    fail(&by_weight("o3", "none", "{weights=\"weight\", replacement=false}"), 1, &["only 2 have a weight above 0"]);
+    fail(&by_weight("o4", "none", "{weights=\"weight\", num_samples=0}"), 1, &["num_samples=0", "at least 1 case"]);
+    weighted(["1", "-1", "1"]);
+    fail(&by_weight("o5", "none", weights), 1, &["-1 is not a weight"]);
+    std::fs::write(&table, format!("image,mask\n{rows}")).expect("a table");
+    fail(&into("other", &[]), 1, &["cases.csv", "unknown column \"label\""]);
+    std::fs::write(&table, "image,label\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\nnone.nii.gz,none.nii.gz\n")
+        .expect("a table");
+    fail(&into("other", &[]), 1, &["none.nii.gz"]);
+}

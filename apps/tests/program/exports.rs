@@ -1,0 +1,164 @@
+//! A run as an ONNX model and as a bundle of MONAI; the bundle gives what `hearth predict` gives.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{fail, phantom, plugins_are_built, succeed, text, tiny_recipe};
+use serde_json::{Value, json};
+
+/// A trained run, and its data.
+fn run(folder: &Path, more: &[&str]) -> (PathBuf, PathBuf) {
+    assert!(plugins_are_built());
+    let (data, recipe, run) = (phantom(folder, 3), tiny_recipe(folder), folder.join("run"));
+    let (recipe, data_text, out) = (text(&recipe), text(&data), text(&run));
+    let mut words = vec!["train", &recipe, "--data", &data_text, "--out", &out, "--device", "cpu"];
+    words.extend(more.iter().flat_map(|set| ["--set", *set]));
+    succeed(&words);
+    (run, data)
+}
+
+fn record() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/bundle.json")
+}
+
+fn json_of(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
+}
+
+/// What a bundle's configurations say, without what differs from machine to machine.
+fn configurations(bundle: &Path) -> Value {
+    json!({
+        "inference": json_of(&bundle.join("configs/inference.json")),
+        "metadata": json_of(&bundle.join("configs/metadata.json")),
+    })
+}
+
+fn export(run: &Path, to: &str, out: &Path) -> String {
+    succeed(&["export", &text(run), "--to", to, "-o", &text(out), "--checkpoint", "latest"])
+}
+
+#[test]
+fn a_bundle_says_what_the_recipe_does() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (run, _) = run(dir.path(), &["training.epochs=1"]);
+    let bundle = dir.path().join("bundle");
+    let said = export(&run, "bundle", &bundle);
+    for name in ["configs/metadata.json", "configs/inference.json", "models/model.pt", "docs/README.md", "LICENSE"] {
+        assert!(bundle.join(name).is_file() && said.contains(name), "{name}: {said}");
+    }
+    let recorded = json_of(&record());
+    let how = crate::clients::how_to_record("hearth-apps");
+    assert_eq!(configurations(&bundle), recorded["configurations"], "another bundle is written now. {how}");
+    agree(&recorded["said"]);
+    // It is weights that this program reads, too.
+    let safe = dir.path().join("back.safetensors");
+    let said = succeed(&[
+        "convert",
+        &text(&bundle.join("models/model.pt")),
+        &text(&safe),
+        "--recipe",
+        &text(&run.join("recipe.toml")),
+    ]);
+    assert!(said.contains("every key of the network"), "{said}");
+    let out = text(&bundle);
+    fail(&["export", &text(&run), "--to", "bundle", "-o", &out], 1, &["not empty"]);
+    fail(&["export", &text(&run), "--to", "bundle"], 1, &["--out"]);
+    fail(&["export", &text(&run), "--to", "onnx", "--license", "x"], 1, &["--license"]);
+}
+
+#[test]
+fn what_a_bundle_cannot_say_is_an_error() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let step = "transforms=[{ name = \"LoadImage\", keys = [\"image\", \"label\"] }, { name = \"EnsureChannelFirst\", \
+                keys = [\"image\", \"label\"] }, { name = \"MedianSmooth\", keys = [\"image\"] }, { name = \
+                \"RandSpatialCrop\", keys = [\"image\", \"label\"], roi_size = [16, 16, 16], random_size = false }]";
+    let (run, _) = run(dir.path(), &["training.epochs=1", step]);
+    let out = text(&dir.path().join("bundle"));
+    fail(&["export", &text(&run), "--to", "bundle", "-o", &out, "--checkpoint", "latest"], 1, &["MedianSmooth"]);
+    assert!(!Path::new(&out).exists());
+}
+
+/// Voxels that are the same, of all, and those of the foreground.
+fn agree(said: &Value) {
+    let number = |key: &str| said[key].as_f64().expect("a number");
+    assert!(number("same") > 0.9999 && number("foreground") > 20.0, "{said}");
+    assert_eq!(said["affine"], true, "{said}");
+}
+
+const SCRIPT: &str = r#"
+import json, sys
+import nibabel as nib
+import numpy as np
+ours, theirs = (nib.load(p) for p in sys.argv[1:3])
+a, b = np.asarray(ours.dataobj).squeeze(), np.asarray(theirs.dataobj).squeeze()
+print(json.dumps({
+    "same": float((a == b).mean()), "foreground": int((a > 0).sum()), "shape": list(b.shape),
+    "affine": bool(np.allclose(ours.affine, theirs.affine, atol=1e-4)),
+}))
+"#;
+
+#[test]
+fn live_monai_runs_the_bundle() {
+    let modules = &["monai", "ignite", "nibabel", "torch"];
+    let Some(python) = crate::clients::find(modules, "a_bundle_says_what_the_recipe_does") else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let (run, data) = run(dir.path(), &["training.epochs=60", "training.val_interval=20", "optimizer.lr=0.1"]);
+    let bundle = dir.path().join("bundle");
+    export(&run, "bundle", &bundle);
+    let images = data.join("imagesTr");
+    let case = fs::read_dir(&images).expect("a folder").map(|entry| entry.expect("an entry").path()).next();
+    let case = case.expect("a case");
+    let (one, theirs, ours) = (dir.path().join("one"), dir.path().join("theirs"), dir.path().join("ours"));
+    fs::create_dir_all(&one).expect("made");
+    fs::copy(&case, one.join(case.file_name().expect("a name"))).expect("copied");
+    succeed(&[
+        "predict",
+        &text(&run),
+        "-i",
+        &text(&case),
+        "-o",
+        &text(&ours),
+        "--checkpoint",
+        "latest",
+        "--device",
+        "cpu",
+    ]);
+    // What `python -m monai.bundle run` calls.
+    let code = "import sys; from monai.bundle import run\n\
+                run(config_file='configs/inference.json', bundle_root='.', dataset_dir=sys.argv[1], output_dir=sys.argv[2])";
+    let mut command = python.command();
+    command.args(["-c", code, &text(&one), &text(&theirs)]).current_dir(&bundle);
+    let output = command.env("OMP_NUM_THREADS", "1").output().expect("started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stem = case.file_name().expect("a name").to_string_lossy().replace(".nii.gz", "_seg.nii.gz");
+    let said: Value = serde_json::from_str(&python.run(SCRIPT, [ours.join(&stem), theirs.join(&stem)])).expect("JSON");
+    agree(&said);
+    if crate::clients::recording() {
+        let made = dir.path().join("first");
+        fs::create_dir_all(&made).expect("made");
+        let (short, _) = self::run(&made, &["training.epochs=1"]);
+        let bundle = made.join("bundle");
+        export(&short, "bundle", &bundle);
+        let text = json!({ "made_with": python.versions(), "configurations": configurations(&bundle), "said": said });
+        fs::write(record(), format!("{text}\n")).expect("written");
+    }
+}
+
+#[test]
+fn a_run_becomes_an_onnx_model() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (run, _) = run(dir.path(), &["training.epochs=1"]);
+    let path = dir.path().join("tiny.onnx");
+    let said = export(&run, "onnx", &path);
+    assert!(said.contains("tiny.onnx") && said.contains("operators"), "{said}");
+    let bytes = fs::read(&path).expect("a model");
+    let has = |word: &str| bytes.windows(word.len()).any(|part| part == word.as_bytes());
+    for word in ["Hearth", "ConvTranspose", "model.0.conv.unit0.conv", "spacing", "[6.0,6.0,6.0]", "softmax", "logits"]
+    {
+        assert!(has(word), "no {word:?}");
+    }
+    let (run, path) = (text(&run), text(&path));
+    fail(&["export", &run, "--to", "onnx", "-o", &path], 1, &["exists already", "-o"]);
+    let missing = text(&dir.path().join("none"));
+    fail(&["export", &missing, "--to", "onnx", "-o", "new.onnx"], 1, &["none"]);
+}

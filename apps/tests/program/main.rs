@@ -1,0 +1,59 @@
+//! The program as people run it: commands, their files, and what they say of mistakes.
+
+mod alone;
+mod bad_input;
+mod brats;
+#[cfg(target_os = "linux")]
+mod campaign;
+#[path = "../../../tests/clients.rs"]
+mod clients;
+#[path = "../common/mod.rs"]
+mod common;
+mod confusion;
+mod convert;
+mod convert_images;
+mod data_commands;
+#[path = "../../../engine/data/tests/common/dicom.rs"]
+mod dicom;
+mod distances;
+mod ensembles;
+mod exports;
+mod generation;
+mod handlers;
+#[cfg(target_os = "linux")]
+mod isolated;
+#[path = "../common/launchers.rs"]
+mod launchers;
+mod lung;
+mod memory;
+#[cfg(target_os = "linux")]
+mod memory_group;
+mod metrics;
+mod mistakes;
+mod models;
+mod new_plugin;
+mod nnunet;
+#[cfg(unix)]
+mod odd_places;
+mod packages;
+mod pathology;
+mod pictures;
+mod plugins_in_c;
+mod predict;
+mod profile;
+#[cfg(unix)]
+mod ranks;
+mod real_data;
+mod reference;
+#[cfg(unix)]
+mod resume;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(unix)]
+mod shared;
+mod tasks;
+#[cfg(target_os = "linux")]
+mod terminal;
+mod too_large;
+mod training;
+mod watch;

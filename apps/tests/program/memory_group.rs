@@ -1,0 +1,75 @@
+//! A run within a limit of memory: what does not fit is reported before it is allocated, and nothing is killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::{errors, phantom, plugins_are_built, text, tiny_recipe};
+
+/// Bytes that a run may use: enough for the program and some cases.
+const LIMIT: u64 = 700 << 20;
+
+/// A control group for this test: of version 2 where it counts memory, else of version 1.
+struct Group(PathBuf);
+
+impl Group {
+    /// `None` where this user cannot make one.
+    fn new() -> Option<Self> {
+        let name = format!("hearth-test-{}", std::process::id());
+        let places = [
+            ("/sys/fs/cgroup", "memory.max"),
+            ("/sys/fs/cgroup/unified", "memory.max"),
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ];
+        places.into_iter().find_map(|(place, limit)| {
+            let group = Self(Path::new(place).join(&name));
+            fs::create_dir(&group.0).ok()?;
+            // Where no groups are mounted, it is a folder without a limit.
+            let has_limit = group.0.join(limit).is_file() && fs::write(group.0.join(limit), LIMIT.to_string()).is_ok();
+            has_limit.then_some(group)
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Runs the program within the group, or where there is none, within `ulimit -v`.
+fn limited(group: Option<&Group>, arguments: &[&str]) -> Output {
+    let enter = match group {
+        Some(group) => format!("echo $$ > {}", group.0.join("cgroup.procs").display()),
+        None => format!("ulimit -v {}", LIMIT >> 10),
+    };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{enter} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_hearth")]).args(arguments);
+    shell.env("NO_COLOR", "1").env_remove("HEARTH_PLUGIN_PATH").output().expect("the shell starts")
+}
+
+#[test]
+fn caches_that_do_not_fit_are_told_and_those_that_take_what_fits_train() {
+    assert!(plugins_are_built());
+    let dir = tempfile::tempdir().expect("a folder");
+    let (data, recipe) = (text(&phantom(dir.path(), 24)), text(&tiny_recipe(dir.path())));
+    let group = Group::new();
+    // 47 MiB a case: more for 24 cases than the limit.
+    let spacing = "transforms.Spacing.pixdim=[2.0,2.0,2.0]";
+    let out = text(&dir.path().join("run"));
+    let train =
+        ["train", &recipe, "--data", &data, "--out", &out, "--device", "cpu", "--epochs", "1", "--set", spacing];
+    for more in [&[][..], &["--dry-run"]] {
+        let output = limited(group.as_ref(), &[&train[..], more].concat());
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{more:?}: {said}");
+        assert!(said.contains("the cache would take about") && said.contains("may be used"), "{more:?}: {said}");
+        assert!(!Path::new(&out).exists(), "no folder is left behind");
+    }
+    let Some(group) = group else { return };
+    let fits = ["--set", "data.cache={rate=\"auto\",limit_gib=0.2,workers=1}", "--set", "data.workers=1"];
+    let output = limited(Some(&group), &[&train[..], &fits].concat());
+    let said = errors(&output);
+    assert!(output.status.success(), "{:?}: {said}", output.status);
+    assert!(said.contains("cache: ") && !said.contains("cache: 23 of 23"), "{said}");
+}

@@ -1,0 +1,221 @@
+//! `hearth metrics` over files and folders.
+
+use std::path::{Path, PathBuf};
+
+use crate::common::{errors, fail, run, succeed, text};
+use hearth_data::{Image, WriteOptions, affine, host_device, write_image};
+use serde_json::Value;
+
+/// A label map of 8 x 8 x 8 voxels of 1 x 2 x 3 mm with boxes `(value, from, to)`.
+fn boxes(path: &Path, boxes: &[(f32, [usize; 3], [usize; 3])]) {
+    let mut values = vec![0.0; 512];
+    for (value, from, to) in boxes {
+        for x in from[0]..to[0] {
+            for y in from[1]..to[1] {
+                (from[2]..to[2]).for_each(|z| values[(x * 8 + y) * 8 + z] = *value);
+            }
+        }
+    }
+    write(path, values, 2.0);
+}
+
+fn write(path: &Path, values: Vec<f32>, y: f64) {
+    let mut grid = affine::IDENTITY;
+    (grid[1][1], grid[2][2]) = (y, 3.0);
+    let image = Image::from_values(values, [1, 8, 8, 8], grid, &host_device());
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    write_image(path, &image, &WriteOptions::default()).expect("written");
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&succeed(arguments)).expect("JSON")
+}
+
+/// A folder with predictions and labels of two cases.
+fn two_cases(dir: &Path) -> (PathBuf, PathBuf) {
+    let (pred, label) = (dir.join("pred"), dir.join("label"));
+    boxes(&label.join("a.nii.gz"), &[(1.0, [2, 2, 2], [4, 4, 4]), (2.0, [5, 5, 5], [7, 7, 7])]);
+    boxes(&pred.join("a.nii.gz"), &[(1.0, [3, 2, 2], [5, 4, 4]), (2.0, [5, 5, 5], [7, 7, 7])]);
+    boxes(&label.join("b.nii.gz"), &[(1.0, [2, 2, 2], [4, 4, 4])]);
+    boxes(&pred.join("b_pred.nii.gz"), &[(1.0, [2, 3, 2], [4, 5, 4])]);
+    (pred, label)
+}
+
+#[test]
+fn folders_are_paired_and_measured_by_class() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (pred, label) = two_cases(dir.path());
+    let (pred, label) = (text(&pred), text(&label));
+    let metrics = [
+        "-m",
+        "dice",
+        "-m",
+        "hausdorff",
+        "-m",
+        "surface_dice:tolerance=1.5",
+        "-m",
+        "sensitivity",
+        "-m",
+        "generalized_dice",
+    ];
+    let found = json(
+        &[&["metrics", "-p", &pred, "-l", &label, "--labels", "background,one,two", "--json"][..], &metrics].concat(),
+    );
+    let value = |case: usize, class: &str, metric: &str| found["cases"][case]["classes"][class][metric].clone();
+    // Half of a box of 2^3 voxels is hit; it was moved by 1 mm in one case, by 2 mm in the other.
+    assert_eq!([value(0, "one", "dice"), value(1, "one", "dice")], [0.5, 0.5]);
+    assert_eq!([value(0, "one", "hausdorff"), value(1, "one", "hausdorff")], [1.0, 2.0]);
+    assert_eq!(
+        [value(0, "one", "surface_dice:tolerance=1.5"), value(1, "one", "surface_dice:tolerance=1.5")],
+        [1.0, 0.5]
+    );
+    assert_eq!(value(0, "two", "dice"), 1.0);
+    assert!(value(1, "two", "dice").is_null());
+    assert_eq!(value(0, "one", "sensitivity"), 0.5);
+    assert_eq!(value(0, "all", "generalized_dice"), 0.75);
+    assert_eq!(found["cases"][1]["case"], "b");
+    let one = &found["classes"]["one"]["hausdorff"];
+    assert_eq!((one["mean"].as_f64(), one["count"].as_u64()), (Some(1.5), Some(2)));
+    assert!((one["std"].as_f64().expect("a number") - 0.5_f64.sqrt()).abs() < 1e-12);
+    let table = succeed(&["metrics", "-p", &pred, "-l", &label]);
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].starts_with("case") && lines[0].ends_with("dice"), "{table}");
+    // The mean of 0.75 and 0.5: `two` has no value in the second case.
+    let all = lines.iter().find(|line| line.contains("of all")).expect("the mean over everything");
+    assert!(all.ends_with("0.6250") && table.contains("2 cases"), "{table}");
+    let csv = succeed(&["metrics", "-p", &pred, "-l", &label, "--csv", "-m", "hausdorff:percentile=95,directed=true"]);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines[0], "case,class,\"hausdorff:percentile=95,directed=true\"");
+    assert_eq!((lines[1], lines.len()), ("a,1,1", 4));
+    // One pair of files.
+    let file = |folder: &str, name: &str| text(&Path::new(folder).join(name));
+    let one = json(&["metrics", "-p", &file(&pred, "a.nii.gz"), "-l", &file(&label, "a.nii.gz"), "--json"]);
+    assert_eq!(one["cases"][0]["classes"]["1"]["dice"], 0.5);
+}
+
+#[test]
+fn images_are_measured_by_their_values() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (a, b) = (dir.path().join("a.nii.gz"), dir.path().join("b.nii.gz"));
+    write(&a, (0..512).map(|v| v as f32 / 4.0).collect(), 1.0);
+    write(&b, (0..512).map(|v| v as f32 / 4.0 + 0.5).collect(), 1.0);
+    let metrics =
+        ["-m", "mae", "-m", "mse", "-m", "rmse", "-m", "psnr:max_val=128", "-m", "ssim:data_range=128,win_size=7"];
+    let (a, b) = (text(&a), text(&b));
+    let found = json(&[&["metrics", "-p", &a, "-l", &b, "--json"][..], &metrics].concat());
+    let all = &found["cases"][0]["classes"]["all"];
+    assert_eq!((all["mae"].as_f64(), all["mse"].as_f64(), all["rmse"].as_f64()), (Some(0.5), Some(0.25), Some(0.5)));
+    let psnr = 20.0 * 128.0_f64.log10() - 10.0 * 0.25_f64.log10();
+    assert!((all["psnr:max_val=128"].as_f64().expect("a number") - psnr).abs() < 1e-4, "{all}");
+    assert!(all["ssim:data_range=128,win_size=7"].as_f64().is_some_and(|ssim| ssim > 0.99 && ssim < 1.0), "{all}");
+    fail(&["metrics", "-p", &a, "-l", &b], 1, &["not a label map", "0.25"]);
+}
+
+#[test]
+fn what_cannot_be_measured_is_told_and_the_rest_is_measured() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (pred, label) = two_cases(dir.path());
+    boxes(&pred.join("alone.nii.gz"), &[]);
+    boxes(&label.join("lonely.nii.gz"), &[]);
+    let (p, l) = (text(&pred), text(&label));
+    let said = run(&["metrics", "-p", &p, "-l", &l]);
+    assert!(said.status.success(), "{}", errors(&said));
+    let told = errors(&said);
+    assert!(told.contains("alone.nii.gz has no label") && told.contains("lonely.nii.gz has no prediction"), "{told}");
+    // Another grid.
+    write(&pred.join("a.nii.gz"), vec![0.0; 512], 2.5);
+    let said = run(&["metrics", "-p", &p, "-l", &l, "--json"]);
+    assert_eq!(said.status.code(), Some(1));
+    let told = errors(&said);
+    let words = ["case a", "different grids", "1.000 x 2.500 x 3.000 mm", "1.000 x 2.000 x 3.000 mm", "1 of 2 cases"];
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    let found: Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    assert_eq!(found["cases"].as_array().map(Vec::len), Some(1));
+    assert_eq!((&found["failed"][0]["case"], found["unpaired"].as_array().map(Vec::len)), (&"a".into(), Some(2)));
+    let b =
+        ["metrics", "-p", &text(&pred.join("b_pred.nii.gz")), "-l", &text(&label.join("b.nii.gz"))].map(str::to_owned);
+    let with = |more: &[&str]| b.iter().cloned().chain(more.iter().map(|word| (*word).to_owned())).collect::<Vec<_>>();
+    fail(&with(&["--labels", "background"]), 1, &["the label value 1 is not among --labels"]);
+    fail(&with(&["--labels", "1=a,1=b"]), 1, &["twice"]);
+    fail(&with(&["-m", "dise"]), 1, &["unknown metric \"dise\"", "\"dice\""]);
+    fail(&with(&["-m", "dice:percentile=95"]), 1, &["--metric dice:percentile=95", "unknown key"]);
+    fail(&with(&["-m", "psnr"]), 1, &["max_val"]);
+    fail(&["metrics", "-p", &p, "-l", &text(&label.join("b.nii.gz"))], 1, &["two files or two folders"]);
+    fail(&["metrics", "-p", "missing", "-l", &l], 1, &["-p missing"]);
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).expect("a folder");
+    fail(&["metrics", "-p", &text(&empty), "-l", &l], 1, &["no file of"]);
+}
+
+/// What `monai.metrics` 1.6.1 says of the same files.
+const MONAI: &str = include_str!("../monai_metrics.json");
+
+/// A label moved by some voxels (around the ends), every seventh voxel of its last class lost: a
+/// prediction to measure.
+fn moved(source: &Path, out: &Path, by: [i64; 3]) {
+    let label = hearth_data::read_image(source).expect("a label");
+    let ([nx, ny, nz], values) = (label.shape(), label.to_vec());
+    let last = values.iter().copied().fold(0.0, f32::max);
+    let from = |at: usize, by: i64, n: usize| (at as i64 - by).rem_euclid(n as i64) as usize;
+    let mut moved = vec![0.0; values.len()];
+    for x in 0..nx {
+        for y in 0..ny {
+            for z in 0..nz {
+                let value = values[(from(x, by[0], nx) * ny + from(y, by[1], ny)) * nz + from(z, by[2], nz)];
+                let lost = value == last && (x + y + z) % 7 == 0;
+                moved[(x * ny + y) * nz + z] = if lost { 0.0 } else { value };
+            }
+        }
+    }
+    let image = Image::from_values(moved, [1, nx, ny, nz], label.affine, &host_device());
+    write_image(out, &image, &WriteOptions::default()).expect("written");
+}
+
+#[test]
+#[ignore = "reads HEARTH_REAL_DATA"]
+fn real_volumes_have_monais_values() {
+    let root = std::env::var_os("HEARTH_REAL_DATA")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from);
+    let dir = tempfile::tempdir().expect("a folder");
+    let recorded: Value = serde_json::from_str(MONAI).expect("JSON");
+    let hippocampus = root.join("brain_mri/hippocampus_msd/labels/hippocampus_075.nii.gz");
+    let spleen = root.join("spleen_ct/case_a_spleen.nii.gz");
+    let moved_to = |source: &Path, name: &str, by: [i64; 3]| {
+        let out = dir.path().join(name);
+        moved(source, &out, by);
+        out
+    };
+    let brain = root.join("brain_mri/brats2013_by-nc-sa");
+    let pairs = [
+        ("hippocampus", moved_to(&hippocampus, "hippocampus.nii.gz", [1, -2, 0]), hippocampus),
+        ("spleen", moved_to(&spleen, "spleen.nii.gz", [2, 0, 1]), spleen),
+        ("flair_t1c", brain.join("pat03_flair.nii.gz"), brain.join("pat03_t1c.nii.gz")),
+    ];
+    for (name, pred, label) in pairs {
+        let expected = recorded[name].as_object().expect("a case");
+        let mut words =
+            vec!["metrics".to_owned(), "-p".into(), text(&pred), "-l".into(), text(&label), "--json".into()];
+        for metric in expected.keys() {
+            words.extend(["-m".to_owned(), metric.clone()]);
+        }
+        let found: Value = serde_json::from_str(&succeed(&words)).expect("JSON");
+        let classes = &found["cases"][0]["classes"];
+        for (metric, expected) in expected {
+            let one = [expected.clone()];
+            let expected = expected.as_array().map_or(&one[..], Vec::as_slice);
+            let of = |class: &str| classes[class][metric.as_str()].as_f64();
+            let got: Vec<Option<f64>> = match of("all") {
+                Some(value) => vec![Some(value)],
+                None => (1..=expected.len()).map(|class| of(&class.to_string())).collect(),
+            };
+            assert_eq!(got.len(), expected.len(), "{name} {metric}");
+            for (got, expected) in got.iter().zip(expected) {
+                let (got, expected) = (got.expect("a number"), expected.as_f64().expect("a number"));
+                assert!(
+                    (got - expected).abs() <= 2e-5 * expected.abs().max(1.0),
+                    "{name} {metric}: {got} for {expected}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! `hearth predict` on models of nnU-Net, through the program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{errors, fail, run, succeed, text};
+use hearth_data::nifti::read_nifti_values;
+
+fn golden(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet").join(path)
+}
+
+/// How many labels differ from those that nnU-Net wrote.
+fn differing(path: &Path, expected: &str) -> usize {
+    let [found, expected] = [path.to_owned(), golden(expected)].map(|path| read_nifti_values(path).expect("labels").1);
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).filter(|(a, b)| *a != b).count()
+}
+
+#[test]
+fn labels_are_written_skipped_and_replaced() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, out) = (golden("organs_legacy_nomirror/model"), dir.path().join("labels"));
+    let input = dir.path().join("images");
+    fs::create_dir(&input).expect("a folder");
+    let image = golden("organs_legacy_nomirror/input/s01_0000.nii.gz");
+    fs::copy(&image, input.join("s01_0000.nii.gz")).expect("a copy");
+    fs::write(input.join("bad_0000.nii.gz"), b"not a volume").expect("written");
+    let words = ["predict", &text(&model), "-i", &text(&input), "-o", &text(&out), "--device", "cpu"];
+    // A broken case is reported, the other one is done.
+    let said = fail(&words, 1, &["bad_0000.nii.gz", "1 of 2 cases failed"]);
+    assert!(said.contains("Dataset905_Organs: 3d_fullres (1 fold)"), "{said}");
+    let labels = out.join("s01.nii.gz");
+    assert!(differing(&labels, "organs_legacy_nomirror/expected/s01.nii.gz") <= 5);
+    let record = fs::read_to_string(out.join("s01.nii.gz.hearth.json")).expect("a record");
+    assert!(record.contains("Dataset905_Organs") && record.contains("organ_11"), "{record}");
+
+    fs::remove_file(input.join("bad_0000.nii.gz")).expect("a file");
+    let again = run(&words);
+    assert!(again.status.success() && errors(&again).contains("s01: done by an earlier call"), "{}", errors(&again));
+    // Another step is another result.
+    let other = [&words[..], &["--step-size", "0.9"]].concat();
+    fail(&other, 1, &["s01.nii.gz exists", "--overwrite"]);
+    let printed = succeed(&[&other[..], &["--overwrite", "--probabilities", "--no-mirroring"]].concat());
+    assert!(printed.contains("s01.npz") && printed.contains("s01.nii.gz"), "{printed}");
+    let found = fs::metadata(out.join("s01.npz")).expect("probabilities").len();
+    assert!(found > 1000, "{found} bytes");
+}
+
+#[test]
+fn a_cascade_in_two_calls_and_two_models_as_one() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [low, high, two] = ["low", "high", "two"].map(|name| text(&dir.path().join(name)));
+    let [lowres, cascade] = ["model_lowres", "model_cascade"].map(|name| text(&golden("cascade").join(name)));
+    let input = text(&golden("cascade/input"));
+    let call = |model: &str, out: &str, more: &[&str]| {
+        succeed(&[&["predict", model, "-i", &input, "-o", out, "--device", "cpu"], more].concat())
+    };
+    call(&lowres, &low, &[]);
+    assert!(differing(&dir.path().join("low/c01.nii.gz"), "cascade/lowres/expected/c01.nii.gz") <= 5);
+    call(&cascade, &high, &["--previous-stage", &low]);
+    assert!(differing(&dir.path().join("high/c01.nii.gz"), "cascade/expected/c01.nii.gz") <= 5);
+    call(&lowres, &two, &["--with", &lowres]);
+    // The mean of two of the same; softmax may tie what was not.
+    assert!(differing(&dir.path().join("two/c01.nii.gz"), "cascade/lowres/expected/c01.nii.gz") <= 200);
+    let without = ["predict", &cascade, "-i", &input, "-o", &text(&dir.path().join("none")), "--device", "cpu"];
+    fail(&without, 1, &["1 of 1 cases failed", "--previous-stage"]);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = text(&golden("organs_legacy_nomirror/model"));
+    let input = text(&golden("organs_legacy_nomirror/input"));
+    let out = text(&dir.path().join("out"));
+    let refused = |more: &[&str], words: &[&str]| {
+        fail(&[&["predict", &model, "-i", &input, "-o", &out, "--device", "cpu"], more].concat(), 1, words);
+    };
+    refused(&["--folds", "7"], &["no fold_7", "folds 0"]);
+    refused(&["--checkpoint", "best"], &["checkpoint_best.pth", "checkpoint_final.pth"]);
+    refused(&["--tta", "flips"], &["--no-mirroring"]);
+    refused(&["--picture"], &["--picture", "remove it"]);
+    refused(&["--step-size", "2"], &["step size is 2"]);
+    refused(&["--precision", "fp8"], &["fp8"]);
+    refused(&["--with", &input], &["--with", "no model of nnU-Net"]);
+    refused(&["--postprocessing", &text(&golden("cascade/case.json"))], &["postprocessing_fns"]);
+    let file = text(&golden("organs_legacy_nomirror/case.json"));
+    fail(&["predict", &model, "-i", &file, "-o", &out], 1, &["end with .nii.gz", "hearth data convert"]);
+    fail(&["predict", &model, "-i", "none.nii.gz", "-o", &out], 1, &["no such file"]);
+    let empty = text(dir.path());
+    fail(&["predict", &empty, "-i", &input, "-o", &out, "--folds", "0"], 1, &["--folds", "plans.json"]);
+    assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
+}
+
+/// Two models side by side: the second has other names and takes precedence.
+#[test]
+fn models_side_by_side_become_one_label_map() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let models = dir.path().join("models");
+    for (place, name) in ["Dataset001_First", "Dataset002_Second"].iter().enumerate() {
+        let model = models.join(name).join("nnUNetTrainer__nnUNetPlans__3d_fullres");
+        fs::create_dir_all(model.join("fold_0")).expect("a folder");
+        for file in ["plans.json", "dataset.json", "fold_0/checkpoint_final.pth"] {
+            fs::copy(golden("organs_legacy_nomirror/model").join(file), model.join(file)).expect("a copy");
+        }
+        if place == 1 {
+            let path = model.join("dataset.json");
+            let text = fs::read_to_string(&path).expect("JSON").replace("organ_", "part_");
+            fs::remove_file(&path).expect("a copy");
+            fs::write(&path, text).expect("written");
+        }
+    }
+    let image = text(&golden("organs_legacy_nomirror/input/s01_0000.nii.gz"));
+    let [all, some] = ["all", "some"].map(|name| dir.path().join(name));
+    let call = |out: &Path, more: &[&str]| {
+        let words = ["predict", &text(&models), "-i", &image, "-o", &text(out), "--device", "cpu", "--statistics"];
+        succeed(&[&words[..], more].concat())
+    };
+    let printed = call(&all, &[]);
+    assert!(printed.contains("s01_0000_seg.nii.gz") && printed.contains("s01_0000_statistics.json"), "{printed}");
+    let labels = read_nifti_values(all.join("s01_0000_seg.nii.gz")).expect("labels").1;
+    assert_eq!(labels.len(), 22 * 24 * 20);
+    let count = |label: f32| labels.iter().filter(|found| **found == label).count();
+    // Where the second model sees background, the first one's label stays; both are the same network.
+    assert!((1..=12).all(|label| count(label as f32) == 0), "the second model has the first one's labels");
+    let statistics: serde_json::Value =
+        serde_json::from_slice(&fs::read(all.join("s01_0000_statistics.json")).expect("a file")).expect("JSON");
+    assert_eq!(statistics.as_object().map(|all| all.len()), Some(24));
+    let known = statistics["part_4"]["volume"].as_f64().expect("a volume");
+    assert!((known - count(17.0) as f64 * 27.0).abs() < 1e-6 * known.max(1.0), "{statistics}");
+    assert!(statistics["organ_4"]["intensity"].is_null() && statistics["organ_4"]["volume"] == 0.0, "{statistics}");
+
+    call(&some, &["--roi-subset", "organ_4"]);
+    let only = read_nifti_values(some.join("s01_0000_seg.nii.gz")).expect("labels").1;
+    assert!(only.iter().zip(&labels).all(|(only, all)| (*only == 5.0) == (*all == 17.0)), "another label");
+
+    let out = text(&dir.path().join("none"));
+    let words = ["predict", &text(&models), "-i", &image, "-o", &out, "--device", "cpu"];
+    fail(&[&words[..], &["--roi-subset", "organ_44"]].concat(), 1, &["--roi-subset", "organ_44", "organ_4"]);
+    fail(&[&words[..], &["--probabilities"]].concat(), 1, &["--probabilities", "side by side"]);
+    let one = text(&golden("organs_legacy_nomirror/model"));
+    fail(&["predict", &one, "-i", &image, "-o", &out, "--statistics"], 1, &["--statistics", "one model"]);
+}
+
+#[test]
+fn only_runs_of_planned_recipes_are_exported() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let out = text(&dir.path().join("model"));
+    let missing = text(&dir.path().join("run"));
+    fail(&["export", &missing, "--to", "nnunet", "-o", &out], 1, &["there is no run at"]);
+    let run = dir.path().join("spleen");
+    fs::create_dir(&run).expect("a folder");
+    fs::write(run.join("recipe.toml"), succeed(&["recipes", "show", "spleen"])).expect("written");
+    fail(&["export", &text(&run), "--to", "nnunet", "-o", &out], 1, &["NnunetPreprocess", "hearth plan"]);
+    assert!(!dir.path().join("model").exists(), "nothing is made before the checks");
+}
+
+/// A zip of a model, as nnU-Net exports it: `DatasetXXX_Name/TRAINER__PLANS__CONFIGURATION/...`.
+fn zip(path: &Path, more: &[(&str, &[u8])]) {
+    let mut zip = zip::ZipWriter::new(fs::File::create(path).expect("a file"));
+    let options = zip::write::SimpleFileOptions::default();
+    let mut add = |name: &str, content: &[u8]| {
+        zip.start_file(name, options).expect("an entry");
+        std::io::Write::write_all(&mut zip, content).expect("written");
+    };
+    for file in ["plans.json", "dataset.json", "fold_0/checkpoint_final.pth"] {
+        let content = fs::read(golden("organs_legacy_nomirror/model").join(file)).expect("a file");
+        add(&format!("Dataset905_Organs/nnUNetTrainer__nnUNetPlans__3d_fullres/{file}"), &content);
+    }
+    more.iter().for_each(|(name, content)| add(name, content));
+    zip.finish().expect("a zip");
+}
+
+#[test]
+fn models_are_stored_and_predict_by_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = dir.path().join("store");
+    let call = |words: &[&str]| {
+        let output =
+            crate::common::hearth().env("HEARTH_MODELS", &store).args(words).output().expect("the program starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned(), errors(&output))
+    };
+    let good = dir.path().join("organs.zip");
+    zip(&good, &[("LICENSE", b"CC0")]);
+    let (done, printed, said) = call(&["models", "add", &text(&good)]);
+    assert!(done && printed.contains("nnU-Net v2") && printed.contains("licence: LICENSE"), "{printed}{said}");
+    let (_, printed, _) = call(&["models", "list", "--stored"]);
+    assert!(printed.contains("organs") && printed.contains("organs.zip"), "{printed}");
+    let (done, _, said) = call(&["models", "info", "organs", "--check"]);
+    assert!(done && said.contains("all 4 files"), "{said}");
+    let (input, out) = (text(&golden("organs_legacy_nomirror/input")), dir.path().join("labels"));
+    let (done, _, said) = call(&["predict", "organs", "-i", &input, "-o", &text(&out), "--device", "cpu"]);
+    assert!(done, "{said}");
+    assert!(differing(&out.join("s01.nii.gz"), "organs_legacy_nomirror/expected/s01.nii.gz") <= 5);
+
+    let (done, _, said) = call(&["models", "add", &text(&good)]);
+    assert!(!done && said.contains("hearth models remove"), "{said}");
+    let slip = dir.path().join("slip.zip");
+    zip(&slip, &[("../../outside", b"x")]);
+    let (done, _, said) = call(&["models", "add", &text(&slip)]);
+    assert!(!done && said.contains("leads out of the folder"), "{said}");
+    let bomb = dir.path().join("bomb.zip");
+    zip(&bomb, &[("zeros", &vec![0; 1 << 27])]);
+    let (done, _, said) = call(&["models", "add", &text(&bomb)]);
+    assert!(!done && said.contains("unpacks to"), "{said}");
+    let (done, _, said) = call(&["models", "add", &input]);
+    assert!(!done && said.contains("is no model"), "{said}");
+
+    fs::write(store.join("organs/LICENSE"), "other").expect("written");
+    let (done, _, said) = call(&["models", "info", "organs", "--check"]);
+    assert!(!done && said.contains("LICENSE"), "{said}");
+    assert!(call(&["models", "remove", "organs"]).0);
+    let left: Vec<_> = fs::read_dir(&store).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

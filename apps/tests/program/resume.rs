@@ -1,0 +1,133 @@
+//! Killed or interrupted, then resumed: the run ends as if it had not stopped.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use crate::common::{errors, fail, hearth, phantom, plugins_are_built, signal, succeed, text, tiny_recipe, wait_until};
+
+struct Bench {
+    dir: tempfile::TempDir,
+    recipe: PathBuf,
+    data: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Self {
+        assert!(plugins_are_built());
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let (recipe, data) = (tiny_recipe(dir.path()), phantom(dir.path(), 5));
+        Self { dir, recipe, data }
+    }
+
+    fn arguments(&self, run: &str, epochs: &str) -> Vec<String> {
+        let out = text(&self.dir.path().join(run));
+        let words = ["train", &text(&self.recipe), "--data", &text(&self.data), "--out", &out, "--epochs", epochs];
+        words.iter().chain(&["--device", "cpu"]).map(|word| (*word).to_owned()).collect()
+    }
+
+    fn start(&self, run: &str, epochs: &str) -> (Child, PathBuf) {
+        let child = hearth()
+            .args(self.arguments(run, epochs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        (child, self.dir.path().join(run))
+    }
+
+    fn resume(&self, run: &Path) {
+        succeed(&["train", "--data", &text(&self.data), "--out", &text(run), "--device", "cpu", "--resume"]);
+    }
+}
+
+/// The checkpoints of a run whose names contain a text, by name.
+fn checkpoints(run: &Path, word: &str) -> Vec<PathBuf> {
+    let Ok(folder) = std::fs::read_dir(run.join("checkpoints")) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = folder
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("epoch=")))
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(word)))
+        .filter(|path| path.join("manifest.json").is_file())
+        .collect();
+    found.sort();
+    found
+}
+
+fn weights(run: &Path) -> Vec<u8> {
+    let newest = checkpoints(run, "").pop().expect("a checkpoint");
+    std::fs::read(newest.join("network.safetensors")).expect("the weights")
+}
+
+fn metrics(run: &Path) -> String {
+    std::fs::read_to_string(run.join("metrics.csv")).expect("metrics.csv")
+}
+
+/// The log without times, which differ between any two runs.
+fn log(run: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(run.join("log.jsonl")).expect("log.jsonl");
+    text.lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a JSON object in each line"))
+        .filter(|line| line.get("loss").is_some() || line.get("metrics").is_some())
+        .map(|mut line| {
+            if let Some(fields) = line.as_object_mut() {
+                fields.retain(|name, _| !["time", "seconds", "elapsed"].iter().any(|word| name.contains(word)));
+            }
+            line.to_string()
+        })
+        .collect()
+}
+
+fn same(left: &Path, right: &Path) {
+    assert_eq!(metrics(left), metrics(right), "metrics.csv");
+    assert_eq!(log(left), log(right), "log.jsonl");
+    assert!(weights(left) == weights(right), "the weights differ");
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_bit_for_bit() {
+    let bench = Bench::new();
+    let whole = bench.dir.path().join("whole");
+    succeed(&bench.arguments("whole", "6"));
+    let (mut child, killed) = bench.start("killed", "6");
+    wait_until("the checkpoint of epoch 3", || !checkpoints(&killed, "epoch=0003").is_empty());
+    child.kill().expect("kill -9");
+    let status = child.wait().expect("it has ended");
+    assert!(!status.success(), "it was killed before its end");
+    bench.resume(&killed);
+    same(&whole, &killed);
+    assert_eq!(metrics(&whole).lines().count(), 7, "{}", metrics(&whole));
+    // A finished run is not started again.
+    bench.resume(&killed);
+    same(&whole, &killed);
+}
+
+#[test]
+fn the_first_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on() {
+    let bench = Bench::new();
+    let whole = bench.dir.path().join("whole");
+    succeed(&bench.arguments("whole", "8"));
+    let (child, stopped) = bench.start("stopped", "8");
+    wait_until("the checkpoint of epoch 2", || !checkpoints(&stopped, "epoch=0002").is_empty());
+    signal(&child, "INT");
+    let output = child.wait_with_output().expect("it ends");
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("--resume"), "{said}");
+    assert!(!checkpoints(&stopped, "interrupted").is_empty(), "{:?}", checkpoints(&stopped, ""));
+    fail(&bench.arguments("stopped", "8"), 1, &["add --resume"]);
+    bench.resume(&stopped);
+    same(&whole, &stopped);
+}
+
+#[test]
+fn the_second_ctrl_c_ends_it_at_once() {
+    let bench = Bench::new();
+    let (mut child, run) = bench.start("twice", "100000");
+    wait_until("the first checkpoint", || !checkpoints(&run, "").is_empty());
+    signal(&child, "INT");
+    signal(&child, "INT");
+    let start = std::time::Instant::now();
+    wait_until("its end", || child.try_wait().expect("its state").is_some());
+    assert!(start.elapsed().as_secs() < 10);
+    assert_eq!(child.wait().expect("its state").code(), Some(130));
+}

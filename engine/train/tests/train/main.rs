@@ -1,0 +1,18 @@
+//! Trainers and evaluators as their users see them, on small networks.
+
+mod adversary;
+#[path = "../common/mod.rs"]
+mod common;
+mod ensemble_golden;
+mod evaluator;
+mod gan;
+mod heads;
+mod host;
+mod overhead;
+mod precision;
+mod ranks;
+mod resume;
+mod staple;
+mod steps;
+mod trainer;
+mod tta;
