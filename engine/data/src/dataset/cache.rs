@@ -76,6 +76,8 @@ pub struct CacheDataset {
     limit: u64,
     /// Bytes still available.
     left: AtomicU64,
+    /// Bytes of memory that stay free when cases are added: what goes on beside the cache needs them.
+    spare: AtomicU64,
 }
 
 impl CacheDataset {
@@ -106,7 +108,8 @@ impl CacheDataset {
         });
         let slots = (0..count).map(|_| OnceLock::new()).collect();
         let limit = limit.unwrap_or(u64::MAX);
-        let dataset = CacheDataset { cases, options, keys, slots, limit, left: AtomicU64::new(limit) };
+        let (left, spare) = (AtomicU64::new(limit), AtomicU64::new(0));
+        let dataset = CacheDataset { cases, options, keys, slots, limit, left, spare };
         if !dataset.options.runtime {
             dataset.fill()?;
         }
@@ -139,7 +142,12 @@ impl CacheDataset {
         if self.slots.is_empty() {
             return Ok(());
         }
-        let Some(first) = self.keep(0)? else {
+        let before = hearth_machine::resident();
+        let first = self.keep(0)?;
+        if self.options.auto && self.on_host() {
+            self.leave_spare(before.unwrap_or(0));
+        }
+        let Some(first) = first else {
             let limit = readable(self.limit);
             self.options.progress.say(&format!("cache: {limit} hold no case, so all are computed at each access"));
             return Ok(());
@@ -150,6 +158,26 @@ impl CacheDataset {
         let full = for_each(1..self.slots.len(), self.options.workers, &bar, |index| Ok(self.keep(index)?.is_some()));
         bar.finish();
         full
+    }
+
+    /// From now on as much memory stays free as preparing the first case took, for each thread that prepares
+    /// cases and once for the training that follows. `before` is what the process had before that case.
+    ///
+    /// The limit of a cache that takes what fits is a share of what is free; where that is little, a few
+    /// cases in work are more than the rest.
+    fn leave_spare(&self, before: u64) {
+        let one = hearth_machine::peak_resident().unwrap_or(0).saturating_sub(before);
+        let threads = match self.options.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        };
+        self.spare.store(one.saturating_mul(threads as u64 + 1), Ordering::Relaxed);
+    }
+
+    /// Whether a cache that takes what fits is full.
+    fn is_full(&self) -> bool {
+        let spare = self.spare.load(Ordering::Relaxed);
+        self.left.load(Ordering::Relaxed) == 0 || (spare > 0 && hearth_machine::Allowance::now().free < spare)
     }
 
     /// The cached case; `None` where there is no space for it.
@@ -163,7 +191,9 @@ impl CacheDataset {
             }
         };
         slot.get_or_make(|| {
-            if self.options.auto && self.left.load(Ordering::Relaxed) == 0 {
+            if self.options.auto && self.is_full() {
+                // No further case is tried.
+                self.left.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
             let samples = self.cases.fixed(index)?;
@@ -175,7 +205,6 @@ impl CacheDataset {
             let room =
                 self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok();
             if !room && self.options.auto {
-                // Full: no further case is tried.
                 self.left.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
@@ -199,7 +228,12 @@ impl CacheDataset {
     fn predict(&self, each: u64) -> Result<(), DataError> {
         let (count, all) = (self.slots.len() as u64, self.cases.len());
         let needed = each.saturating_mul(count);
-        let fits = self.limit.checked_div(each).unwrap_or(u64::MAX).min(count);
+        // One case is kept already.
+        let may = match self.spare.load(Ordering::Relaxed) {
+            0 => self.limit,
+            spare => self.limit.min(hearth_machine::Allowance::now().free.saturating_sub(spare).saturating_add(each)),
+        };
+        let fits = may.checked_div(each).unwrap_or(u64::MAX).min(count);
         let told = if self.options.auto { fits } else { count };
         self.options.progress.say(&format!(
             "cache: {told} of {all} cases, about {} ({} each)",
