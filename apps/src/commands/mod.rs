@@ -32,6 +32,7 @@ mod package;
 pub mod plan;
 pub mod plugin;
 pub mod predict;
+mod predict_bundle;
 mod predict_found;
 mod predict_lists;
 mod predict_model;

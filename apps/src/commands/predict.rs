@@ -18,7 +18,7 @@ use crate::commands::predict_model::{self, ModelArgs, stored};
 use crate::commands::predict_nnunet::{self, NnunetArgs};
 use crate::commands::predicted::Pictures;
 use crate::commands::region_files::{Codes, RegionArgs, Surfaces, is_fractional};
-use crate::commands::{predict_slides, predict_total};
+use crate::commands::{predict_bundle, predict_slides, predict_total};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::Canvas;
@@ -38,8 +38,8 @@ use crate::{note, out};
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The folder of a run; a package (.hearth); a recipe, with --weights; the folder of a trained model
-    /// of nnU-Net v2, or of several of them, as TotalSegmentator's; or the name of a model that
-    /// `hearth models add` stored
+    /// of nnU-Net v2, or of several of them, as TotalSegmentator's; a MONAI bundle, whose config says what
+    /// is written; or the name of a model that `hearth models add` stored
     #[arg(value_name = "RUN|MODEL")]
     pub run: PathBuf,
     /// What else the model is opened with.
@@ -169,6 +169,9 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     }
     if predict_total::is_one(&args.run) {
         return predict_total::run(args, ranks);
+    }
+    if predict_bundle::is_one(&args.run) {
+        return predict_bundle::run(args, ranks);
     }
     args.nnunet.check_unused()?;
     if args.seed.is_some() && args.count.is_none() {

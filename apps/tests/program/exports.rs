@@ -66,6 +66,35 @@ fn a_bundle_says_what_the_recipe_does() {
     fail(&["export", &text(&run), "--to", "onnx", "--license", "x"], 1, &["--license"]);
 }
 
+/// The only label map in a folder.
+fn labels(folder: &Path) -> Vec<f32> {
+    let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let found: Vec<PathBuf> = files.filter(|path| text(path).ends_with(".nii.gz")).collect();
+    let [one] = &found[..] else { panic!("{}: {found:?}", folder.display()) };
+    hearth_data::read_image(one).expect("an image").to_vec()
+}
+
+#[test]
+fn a_bundle_predicts_what_its_run_does() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (run, data) = run(dir.path(), &["training.epochs=60", "training.val_interval=20", "optimizer.lr=0.1"]);
+    let bundle = dir.path().join("bundle");
+    export(&run, "bundle", &bundle);
+    let first = fs::read_dir(data.join("imagesTr")).expect("a folder").next().expect("a case").expect("an entry");
+    let (case, ours, theirs) = (text(&first.path()), dir.path().join("ours"), dir.path().join("theirs"));
+    let common = ["-i", &case, "--device", "cpu"];
+    succeed(&[&["predict", &text(&run), "-o", &text(&ours), "--checkpoint", "latest"][..], &common].concat());
+    let said = succeed(&[&["predict", &text(&bundle), "-o", &text(&theirs)][..], &common].concat());
+    assert!(said.contains(".nii.gz"), "{said}");
+    let (ours, found) = (labels(&ours), labels(&theirs));
+    assert!(ours.iter().filter(|label| **label > 0.0).count() > 20);
+    let same = ours.iter().zip(&found).filter(|(a, b)| a == b).count();
+    assert!(ours.len() == found.len() && same as f64 > 0.9999 * ours.len() as f64, "{same} of {}", ours.len());
+    let again = ["predict", &text(&bundle), "-o", &text(&theirs), "-i", &case];
+    fail(&again, 1, &["--overwrite"]);
+    fail(&[&again[..], &["--probabilities"]].concat(), 1, &["--probabilities", "MONAI bundle"]);
+}
+
 #[test]
 fn what_a_bundle_cannot_say_is_an_error() {
     let dir = tempfile::tempdir().expect("a folder");

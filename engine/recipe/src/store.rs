@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use hearth_bundle::Bundle;
 use hearth_nnunet::{DatasetJson, ModelFolder};
 use hearth_package::{END, Kind, MODEL, Package};
 use hearth_plugin_host::user_data;
@@ -40,6 +41,8 @@ pub enum ModelKind {
     Run,
     /// A package of a run.
     Package,
+    /// A bundle of MONAI.
+    Bundle,
 }
 
 /// A file of a model.
@@ -313,16 +316,23 @@ pub(crate) fn kind_of(folder: &Path) -> Outcome<(ModelKind, Option<PathBuf>)> {
     if ModelFolder::is_one(folder) {
         return Ok((ModelKind::Nnunet, None));
     }
+    if Bundle::is_one(folder) {
+        return Ok((ModelKind::Bundle, None));
+    }
     let mut inside = Vec::new();
     crate::nnunet::models_below(folder, 1, &mut inside);
-    let runs = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let runs: Vec<PathBuf> = runs.filter(|path| is_run(path)).collect();
+    // A zip of a run, or of a bundle, holds its folder.
+    let only = |fits: fn(&Path) -> bool| {
+        let below = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut below = below.filter(|path| fits(path));
+        below.next().filter(|_| below.next().is_none())?.strip_prefix(folder).ok().map(Path::to_owned)
+    };
     match &inside[..] {
-        // A zip of a run holds its folder.
-        [] if runs.len() == 1 => Ok((ModelKind::Run, runs[0].strip_prefix(folder).ok().map(Path::to_owned))),
+        [] if let Some(run) = only(is_run) => Ok((ModelKind::Run, Some(run))),
+        [] if let Some(bundle) = only(Bundle::is_one) => Ok((ModelKind::Bundle, Some(bundle))),
         [] => {
             let what = "is no model: expected a run of hearth train (recipe.toml, checkpoints), a model of nnU-Net \
-                        (plans.json, dataset.json, fold_0), or a folder of these";
+                        (plans.json, dataset.json, fold_0), a MONAI bundle (configs), or a folder of these";
             Err(RecipeError::new(format!("{} {what}", folder.display())))
         }
         [one] => Ok((ModelKind::Nnunet, one.strip_prefix(folder).ok().map(Path::to_owned))),
@@ -449,6 +459,19 @@ mod tests {
         store.remove("liver").expect("removed");
         let error = store.get("liverr").expect_err("unknown").to_string();
         assert!(error.contains("nested") && !store.root().join("liver").exists(), "{error}");
+    }
+
+    #[test]
+    fn the_bundle_in_a_folder_is_found() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (zip, store) =
+            (dir.path().join("zip"), ModelStore::open(Some(&dir.path().join("store"))).expect("a store"));
+        fs::create_dir_all(zip.join("spleen/configs")).expect("a folder");
+        fs::write(zip.join("spleen/configs/inference.json"), "{}").expect("written");
+        fs::write(zip.join("spleen/LICENSE"), "Apache-2.0").expect("written");
+        let added = store.add(&zip, "spleen", "a zip").expect("added");
+        assert_eq!((added.kind, added.path()), (ModelKind::Bundle, store.root().join("spleen/spleen")));
+        assert_eq!(added.licences, ["spleen/LICENSE"]);
     }
 
     #[test]

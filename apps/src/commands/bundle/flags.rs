@@ -137,7 +137,7 @@ fn from_here(value: &str) -> String {
     }
 }
 
-fn absolute(path: &str) -> String {
+pub fn absolute(path: &str) -> String {
     std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
 }
 

@@ -1,9 +1,9 @@
 //! `hearth bundle`: MONAI bundles without Python.
 
-mod flags;
+pub(crate) mod flags;
 mod inspect;
-mod open;
-mod run;
+pub(crate) mod open;
+pub(crate) mod run;
 
 use std::path::PathBuf;
 

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use hearth_recipe::bundle::{self, Told};
+use hearth_recipe::bundle::{self, RunOptions, Told};
 use serde_json::{Value, json};
 
+use super::RunArgs;
 use super::flags::{Flags, read};
-use super::{RunArgs, open};
+use super::open::{self, Opened};
 use crate::error::Outcome;
 use crate::terminal::seconds;
 use crate::{note, out};
@@ -31,6 +32,11 @@ pub fn run(args: &RunArgs) -> Outcome {
     let Flags { bundle, mut options, json, .. } = read(&args.words)?;
     let opened = open::open(&bundle)?;
     options.results.get_or_insert_with(|| opened.results.clone());
+    run_opened(&opened, &options, json)
+}
+
+/// Runs it with these options; says what goes on, and what was written.
+pub fn run_opened(opened: &Opened, options: &RunOptions, json: bool) -> Outcome {
     let start = Instant::now();
     let mut tell = |told: Told<'_>| match told {
         Told::Note(text) => note!("{text}"),
@@ -52,7 +58,7 @@ pub fn run(args: &RunArgs) -> Outcome {
         }
         Told::Patches { done, total } => note!("{done} of {total} patches"),
     };
-    let report = bundle::run(&opened.bundle, &options, &mut tell)?;
+    let report = bundle::run(&opened.bundle, options, &mut tell)?;
     let metric = |values: &[f64]| match values {
         [one] => json!(one),
         several => json!(several),

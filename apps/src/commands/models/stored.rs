@@ -29,8 +29,8 @@ impl StoreArgs {
 /// Arguments of `hearth models add`.
 #[derive(Debug, clap::Args)]
 pub struct AddArgs {
-    /// A package (.hearth), a run, a model of nnU-Net v2, a folder of such models, or a zip of one of
-    /// these
+    /// A package (.hearth), a run, a model of nnU-Net v2, a folder of such models, a MONAI bundle, or a zip
+    /// of one of these
     #[arg(value_name = "PACKAGE|ZIP|FOLDER")]
     model: PathBuf,
     /// Take a package only if the holder of this public key (PEM, Ed25519) signed it
@@ -216,6 +216,7 @@ fn kind(kind: ModelKind) -> &'static str {
         ModelKind::NnunetSet => "models of nnU-Net v2 side by side",
         ModelKind::Run => "run",
         ModelKind::Package => "package",
+        ModelKind::Bundle => "MONAI bundle",
     }
 }
 

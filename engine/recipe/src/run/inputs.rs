@@ -201,7 +201,10 @@ const IMAGES: &[&str] =
 
 /// The images that a command-line argument names: those of a folder, without the results of
 /// `predict` among them, unless its files are the slices of one.
-fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     if !given.is_dir() {
         return Ok(vec![given.to_owned()]);
     }

@@ -45,6 +45,11 @@ pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Mani
     let made = match kind {
         ModelKind::Run => of_run(&folder, options),
         ModelKind::Nnunet | ModelKind::NnunetSet => of_nnunet(&folder, options),
+        ModelKind::Bundle => {
+            let what =
+                "is a MONAI bundle, which is one folder or zip already: `hearth bundle convert` makes a recipe of it";
+            Err(RecipeError::new(format!("{} {what}", model.display())))
+        }
         ModelKind::Package => Err(RecipeError::new(format!("{} is a package already", model.display()))),
     };
     let mut builder = made.while_doing(doing)?;
