@@ -63,7 +63,8 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
             Event::Scalar(text, style, anchor, tag) => (anchor, scalar(&text, style, tag.as_deref())?),
-            Event::SequenceStart(anchor, _) => {
+            Event::SequenceStart(anchor, tag) => {
+                tag.as_deref().map_or(Ok(()), |tag| only(tag, &["seq"]))?;
                 let mut list = Vec::new();
                 loop {
                     match self.next()? {
@@ -73,7 +74,10 @@ impl<'a> Reader<'a> {
                 }
                 (anchor, Value::Array(list))
             }
-            Event::MappingStart(anchor, _) => (anchor, self.mapping(depth)?),
+            Event::MappingStart(anchor, tag) => {
+                tag.as_deref().map_or(Ok(()), |tag| only(tag, &["map"]))?;
+                (anchor, self.mapping(depth)?)
+            }
             _ => return Err("ends in the middle of a value".to_owned()),
         };
         if anchor > 0 {
@@ -138,12 +142,18 @@ fn size(value: &Value) -> usize {
     }
 }
 
+/// Fails where a tag is none of these of YAML's own: PyYAML's `safe_load` does, too.
+fn only(tag: &Tag, known: &[&str]) -> Result<(), String> {
+    let is_plain = tag.handle.is_empty() && tag.suffix == "!";
+    if is_plain || (tag.is_yaml_core_schema() && known.contains(&tag.suffix.as_str())) {
+        return Ok(());
+    }
+    Err(format!("has the tag {}{}: only YAML's own are read", tag.handle, tag.suffix))
+}
+
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     if let Some(tag) = tag {
-        let of_core = tag.is_yaml_core_schema() || (tag.handle.is_empty() && tag.suffix == "!");
-        if !of_core {
-            return Err(format!("has the tag {}{}: only YAML's own are read", tag.handle, tag.suffix));
-        }
+        only(tag, &["null", "bool", "int", "float", "str"])?;
         return Ok(match tag.suffix.as_str() {
             "null" => Value::Null,
             "bool" => truth(text).map_or_else(|| text.into(), Value::Bool),
@@ -250,6 +260,17 @@ mod tests {
     #[test]
     fn what_is_no_yaml_is_named() {
         assert!(parse("a: [1, 2").err().expect("damaged").contains("line"));
-        assert!(parse("a: !!python/object:os.system x").err().expect("refused").contains("tag"));
+        let tagged = [
+            "a: !!python/object:os.system x",
+            "a: !!python/object/apply:os.system [x]",
+            "a: !!python/tuple [1, 2]",
+            "a: !!python/object:b.C {x: 1}",
+            "a: !own x",
+        ];
+        for text in tagged {
+            assert!(parse(text).err().expect(text).contains("tag"), "{text}");
+        }
+        let plain = parse("a: !!str 1\nb: !!seq [1]\nc: !!map {d: !!int 2}").expect("YAML's own");
+        assert_eq!(plain.root, json!({"a": "1", "b": [1], "c": {"d": 2}}));
     }
 }

@@ -71,7 +71,8 @@ impl Pipeline {
         DrawKey::new(self.seed, epoch, self.rank)
     }
 
-    /// The keys that steps name (`keys`, `mask_key`, ...) and that no earlier step creates.
+    /// The keys that steps name (`keys`, `mask_key`, ..., and their [other
+    /// keys](Transform::other_keys)) and that no earlier step creates.
     fn named_keys(&self) -> BTreeSet<String> {
         let (mut given, mut made) = (BTreeSet::new(), BTreeSet::new());
         for step in &self.steps {
@@ -89,6 +90,7 @@ impl Pipeline {
                 };
                 given.extend(named.into_iter().filter(|key| !made.contains(*key)).map(str::to_owned));
             }
+            given.extend(step.other_keys().into_iter().filter(|key| !made.contains(*key)).map(str::to_owned));
             let before: BTreeSet<String> = given.union(&made).cloned().collect();
             let mut after = before.clone();
             // Errors of the step are reported in the actual check later.

@@ -70,6 +70,11 @@ pub trait Transform: Send + Sync + Debug {
         false
     }
 
+    /// The keys of parameters that are called neither `keys` nor `..._key`.
+    fn other_keys(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// What it does to the images it works on. Unless it says otherwise, a
     /// [lazy](Transform::is_lazy) transform changes their size, and any other changes their values.
     fn effect(&self) -> Effect {

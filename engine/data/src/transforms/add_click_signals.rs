@@ -194,6 +194,10 @@ impl Transform for AddClickSignals {
         Effect::Regrids
     }
 
+    fn other_keys(&self) -> Vec<&str> {
+        vec![&self.image, &self.foreground]
+    }
+
     fn apply(&self, sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let image = sample.image(&self.image).map_err(|e| e.at(&self.image))?.clone();
         let [width, height, depth] = image.shape();

@@ -44,6 +44,10 @@ setters!(AddLabelAsGuidance {
 });
 
 impl Transform for AddLabelAsGuidance {
+    fn other_keys(&self) -> Vec<&str> {
+        vec![&self.source]
+    }
+
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let label = sample.image(&self.source).map_err(|e| e.at(&self.source))?.clone();
         for (_, key) in self.keys.of(&sample, false) {

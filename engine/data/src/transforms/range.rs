@@ -55,6 +55,10 @@ impl Transform for Range {
         self.transform.requires_current_data()
     }
 
+    fn other_keys(&self) -> Vec<&str> {
+        self.transform.other_keys()
+    }
+
     fn reads_boxes(&self, key: &str) -> bool {
         self.transform.reads_boxes(key)
     }

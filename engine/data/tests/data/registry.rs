@@ -64,6 +64,12 @@ fn every_example_builds_runs_and_is_read_again_as_it_was() {
             let flip = Pipeline::from_toml("[[transforms]]\nname = 'Flip'\nkeys = 'image'").expect("sound");
             sample = flip.run_deterministic(sample).expect("flipped").remove(0);
         }
+        if name == "AddClickSignals" {
+            let picture = Image::from_values(vec![0.5; 160 * 160], [1, 160, 160, 1], affine::IDENTITY, &host_device());
+            sample = sample.with_image("image", picture.with_spatial_dims(2));
+            // At 10, 10 and 140, 120 behind the location.
+            sample = sample.with("foreground", Value::Numbers([30.0, 40.0, 160.0, 150.0].into()));
+        }
         for epoch in 0..4 {
             let made = pipeline.run(sample.clone(), DrawKey::new(0, epoch, 0));
             let made = made.unwrap_or_else(|error| panic!("{name}: {error}"));

