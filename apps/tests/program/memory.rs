@@ -35,7 +35,7 @@ fn a_run_takes_what_is_predicted() {
     succeed(&["data", "phantom", "pathology", "--cases", "6", "--size", "2048", "--out", &text(&slides)]);
     // What a run has at most, such as a checkpoint that is being written in the largest step, a short one
     // may not meet.
-    for (recipe, epochs, data) in [("demo-brats", 2, heads), ("demo", 50, bellies), ("demo-pathology", 2, slides)] {
+    for (recipe, epochs, data) in [("demo-brats", 2, heads), ("demo", 20, bellies), ("demo-pathology", 2, slides)] {
         let (data, run, epochs) = (text(&data), dir.path().join(recipe), epochs.to_string());
         let found = predicted(&[recipe, "--data", &data]);
         let train = ["train", recipe, "--data", &data, "--out", &text(&run), "--device", "cpu"];
