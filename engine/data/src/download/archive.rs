@@ -48,8 +48,9 @@ pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits, progress: Prog
     let mut start = [0; 512];
     let length = fill(&mut file, &mut start).map_err(DownloadError::io(archive))?;
     file.rewind().map_err(DownloadError::io(archive))?;
-    let shown = progress.start_bytes("unpack", file.metadata().map_or(0, |m| m.len()));
-    let read = Counted { inner: io::BufReader::with_capacity(1 << 17, file), shown: &shown };
+    let left = file.metadata().map_or(0, |m| m.len());
+    let shown = progress.start_bytes("unpack", left);
+    let read = Counted { inner: io::BufReader::with_capacity(1 << 17, file), shown: &shown, left };
     match &start[..length] {
         [0x1f, 0x8b, ..] => writer.tar(MultiGzDecoder::new(read))?,
         [b'P', b'K', 3 | 5, ..] => writer.zip(read)?,
@@ -78,15 +79,20 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
+/// Shows how much was read.
 struct Counted<'a, R> {
     inner: R,
     shown: &'a crate::Running,
+    /// Bytes that were not shown yet: the directory of a zip is read more than once.
+    left: u64,
 }
 
 impl<R: Read> Read for Counted<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.shown.advance_by(read as u64);
+        let new = self.left.min(read as u64);
+        self.left -= new;
+        self.shown.advance_by(new);
         Ok(read)
     }
 }
