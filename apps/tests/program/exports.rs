@@ -63,7 +63,7 @@ fn a_bundle_says_what_the_recipe_does() {
     let out = text(&bundle);
     fail(&["export", &text(&run), "--to", "bundle", "-o", &out], 1, &["not empty"]);
     fail(&["export", &text(&run), "--to", "bundle"], 1, &["--out"]);
-    fail(&["export", &text(&run), "--to", "onnx", "--license", "x"], 1, &["--license"]);
+    fail(&["export", &text(&run), "--to", "onnx", "--license", "x"], 1, &["--licence"]);
 }
 
 /// The only label map in a folder.

@@ -44,6 +44,10 @@ impl Transform for ConcatImages {
         "ConcatImages"
     }
 
+    fn other_keys(&self) -> Vec<&str> {
+        self.keys_merge.iter().collect()
+    }
+
     fn effect(&self) -> Effect {
         Effect::Nothing
     }

@@ -32,6 +32,7 @@ fn sample(folder: &std::path::Path) -> Sample {
         .with_image("other", image(wave(4096), cube))
         .with_image("label", image(label, cube))
         .with_image("mask", image(mask, cube))
+        .with_image("pred", image(wave(8192), [2, 16, 16, 16]))
         .with_image(
             "rgb",
             image(wave(3 * 256).iter().map(|v| (v * 255.0).round()).collect(), [3, 16, 16, 1]).with_spatial_dims(2),
