@@ -142,7 +142,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// Fails where a tag is none of these of YAML's own: PyYAML's `safe_load` does, too.
+/// Fails where a tag is none of these of YAML's own. PyYAML's `safe_load` refuses those of Python, too.
 fn only(tag: &Tag, known: &[&str]) -> Result<(), String> {
     let is_plain = tag.handle.is_empty() && tag.suffix == "!";
     if is_plain || (tag.is_yaml_core_schema() && known.contains(&tag.suffix.as_str())) {

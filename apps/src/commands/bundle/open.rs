@@ -28,8 +28,11 @@ pub fn open(path: &Path) -> Outcome<Opened> {
         return Err(Failure::new(format!("{} is not there: give the folder of a bundle, or its zip", path.display())));
     }
     let unpacked = unpacked(path)?;
-    let root = root_of(unpacked.path())
-        .ok_or_else(|| Failure::new(format!("{} has no folder `configs`, which every bundle has", path.display())))?;
+    let root = root_of(unpacked.path()).ok_or_else(|| {
+        let what = "has no folder `configs`, which every MONAI bundle has; a zip of another model is for \
+                        `hearth models add`";
+        Failure::new(format!("{} {what}", path.display()))
+    })?;
     Ok(Opened { bundle: Bundle::open(&root)?, results: PathBuf::from("."), _unpacked: Some(unpacked) })
 }
 

@@ -142,16 +142,16 @@ impl CacheDataset {
         if self.slots.is_empty() {
             return Ok(());
         }
-        let before = hearth_machine::resident();
+        let (before, peak) = (hearth_machine::resident(), hearth_machine::peak_resident());
         let first = self.keep(0)?;
-        if self.options.auto && self.on_host() {
-            self.leave_spare(before.unwrap_or(0));
-        }
         let Some(first) = first else {
             let limit = readable(self.limit);
             self.options.progress.say(&format!("cache: {limit} hold no case, so all are computed at each access"));
             return Ok(());
         };
+        if self.options.auto && self.on_host() {
+            self.leave_spare(first.bytes() as u64, before.zip(peak));
+        }
         self.predict(first.bytes() as u64)?;
         let bar = self.options.progress.start("cache", self.slots.len() as u64);
         bar.advance();
@@ -161,12 +161,16 @@ impl CacheDataset {
     }
 
     /// From now on as much memory stays free as preparing the first case took, for each thread that prepares
-    /// cases and once for the training that follows. `before` is what the process had before that case.
+    /// cases and once for the training that follows. `before` is what the process had in memory before that
+    /// case, and the most that it ever had.
     ///
     /// The limit of a cache that takes what fits is a share of what is free; where that is little, a few
     /// cases in work are more than the rest.
-    fn leave_spare(&self, before: u64) {
-        let one = hearth_machine::peak_resident().unwrap_or(0).saturating_sub(before);
+    fn leave_spare(&self, bytes: u64, before: Option<(u64, u64)>) {
+        let now = hearth_machine::peak_resident();
+        let seen = before.zip(now).filter(|((_, peak), now)| now > peak).map(|((had, _), now)| now.saturating_sub(had));
+        // A process that once had more does not show what this case took: at least what goes in and what comes out.
+        let one = seen.unwrap_or(bytes.saturating_mul(2));
         let threads = match self.options.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,

