@@ -71,7 +71,6 @@ def record(name, op, params, shape, build, call=None, run=None, gradients=True, 
     torch.manual_seed(seed)
     net = build()
     procedural = fill(net, seed)
-    x = torch.randn(shape)
     run = run or (lambda net, x: net(x))
     case = {
         "family": "networks",
@@ -84,45 +83,64 @@ def record(name, op, params, shape, build, call=None, run=None, gradients=True, 
         "procedural": procedural,
         "parameter_count": sum(p.numel() for p in net.parameters()),
     }
-    arrays = {"in.x": x}
 
     def numbered(prefix, values):
         return {prefix if len(values) == 1 else f"{prefix}{i}": value for i, value in enumerate(values)}
 
-    def passes(dtype):
+    def passes(x, dtype):
         net.to(dtype)
         net.eval()
         with torch.no_grad():
             evaluated = outputs(run(net, x.to(dtype)))
         return [value.detach() for value in evaluated]
 
-    exact, single = passes(torch.float64), passes(torch.float32)
+    def backward(x, cotangents, dtype):
+        net.to(dtype)
+        net.zero_grad(set_to_none=True)
+        net.train()
+        at = x.to(dtype).clone().requires_grad_(True)
+        values = outputs(run(net, at))
+        sum((value * cot.to(dtype)).mean() for value, cot in zip(values, cotangents)).backward()
+        zero = lambda p: torch.zeros_like(p) if p.grad is None else p.grad
+        return at.grad.detach(), {key: zero(p).detach().clone() for key, p in net.named_parameters()}
+
+    norms = lambda gradients: np.array([float(value.norm()) for value in gradients.values()])
+
+    def at_a_kink(x, cotangents, exact):
+        """Whether rounding decides a gradient: an activation or a maximum so near to its kink that it can fall on either side."""
+        with torch.random.fork_rng():
+            near = [x.double() * (1 + 1e-6 * torch.randn(shape, dtype=torch.float64)) for _ in range(8)]
+            others = [norms(backward(other, cotangents, torch.float64)[1]) for other in near]
+            others.append(norms(backward(x, cotangents, torch.float32)[1]))
+        exact = norms(exact)
+        return any(np.any(np.abs(other - exact) > 1e-6 * np.max(exact) + 1e-4 * exact) for other in others)
+
+    state = {key: value.clone() for key, value in net.state_dict().items()}
+    for _ in range(20):
+        # A pass in training moves running averages.
+        net.float().load_state_dict(state)
+        x = torch.randn(shape)
+        exact, single = passes(x, torch.float64), passes(x, torch.float32)
+        if not gradients:
+            break
+        cotangents = [torch.randn(value.shape) for value in single]
+        exact_x, exact_gradients = backward(x, cotangents, torch.float64)
+        if not at_a_kink(x, cotangents, exact_gradients):
+            break
+    else:
+        raise ValueError(f"{name}: every input has activations at their kinks")
     largest = max(float(value.abs().max()) for value in exact)
     apart = max(float((a - b).abs().max()) for a, b in zip(exact, single))
     case["tolerance"] = {"atol": float(f"{max(20 * apart, 2e-6 * largest):.1g}"), "rtol": 1e-4}
-    arrays |= numbered("out.y", single)
+    arrays = {"in.x": x} | numbered("out.y", single)
     if gradients:
-        cotangents = [torch.randn(value.shape) for value in single]
         arrays |= numbered("in.cot", cotangents)
-
-        def backward(dtype):
-            net.to(dtype)
-            net.zero_grad(set_to_none=True)
-            net.train()
-            at = x.to(dtype).clone().requires_grad_(True)
-            values = outputs(run(net, at))
-            sum((value * cot.to(dtype)).mean() for value, cot in zip(values, cotangents)).backward()
-            zero = lambda p: torch.zeros_like(p) if p.grad is None else p.grad
-            return values, at.grad.detach(), {key: zero(p).detach().clone() for key, p in net.named_parameters()}
-
-        _, exact_x, exact_gradients = backward(torch.float64)
-        _, single_x, single_gradients = backward(torch.float32)
+        single_x, single_gradients = backward(x, cotangents, torch.float32)
         case["train_y"] = "same as y"
         keys = list(single_gradients)
         chosen = sorted((key for key in keys if single_gradients[key].numel() <= 4096), key=lambda key: fnv1a64(key))[:few]
         arrays["grad.in.x"] = single_x
         arrays |= {f"grad.{key}": single_gradients[key] for key in chosen}
-        norms = lambda gradients: np.array([float(gradients[key].norm()) for key in keys])
         arrays["out.grad_l2"] = norms(single_gradients)
         case["grad_l2_keys"] = keys
         relative = lambda a, b: max(1e-4, 20 * float((a - b).abs().max() / max(float(b.abs().max()), 1e-12)))
