@@ -69,7 +69,7 @@ enum Kind {
     Brats,
     /// CT of a chest with a lung tumour, as DICOM with structure sets
     Lung,
-    /// Radiographs of hands, as pictures of 64 x 64 pixels
+    /// Radiographs of hands, as pictures (64 x 64 pixels by default)
     Hands,
     /// Bright spheres, those of MONAI's cross-validation notebook
     Spheres,
@@ -105,6 +105,9 @@ pub fn run(args: &Args) -> Outcome {
         }
         Action::Phantom { kind, noise: Some(_), .. } if !matches!(kind, Kind::Spheres) => {
             Err(Failure::new("--noise is for `spheres`: the others have noise of their own"))
+        }
+        Action::Phantom { kind, test: 1.., .. } if !matches!(kind, Kind::Spheres) => {
+            Err(Failure::new("--test is for `spheres`: make a second folder with another --seed"))
         }
         Action::Phantom { kind: Kind::Brats, cases, out, size, seed, layout, .. } => {
             folders::check_free(out)?;
@@ -143,7 +146,8 @@ pub fn run(args: &Args) -> Outcome {
             }
             let made = phantom::hands(out, *cases as usize, &options);
             made.while_doing(|| format!("cannot make the pictures in {}", out.display()))?;
-            out!("{cases} pictures in {}; for `hearth train gan --data {0}`", out.display());
+            let made = counted(*cases as usize, "picture");
+            out!("{made} in {}; for `hearth train gan --data {0}`", out.display());
             Ok(())
         }
         Action::Phantom { kind: Kind::Spheres, cases, out, size, seed, test, noise, .. } => {
@@ -157,9 +161,6 @@ pub fn run(args: &Args) -> Outcome {
                 out.display()
             );
             Ok(())
-        }
-        Action::Phantom { test: 1.., .. } => {
-            Err(Failure::new("--test is for `spheres`: make a second folder with another --seed"))
         }
         Action::Phantom { kind: Kind::Spleen, cases, out, size, seed, .. } => {
             folders::check_free(out)?;

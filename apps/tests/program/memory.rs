@@ -22,7 +22,8 @@ fn taken(run: &Path) -> f64 {
     summary["peak_memory"]["in_use"].as_f64().expect("bytes")
 }
 
-/// Never 10 % less than what a run takes, for a network of classes, one of regions, and slides, whose tissue is looked for first.
+/// For a network of classes and one of regions never 10 % less than what a run takes; for slides, whose
+/// tissue is looked for first, a fifth: how many threads decode a tile at a time is chance.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_takes_what_is_predicted() {
@@ -35,14 +36,16 @@ fn a_run_takes_what_is_predicted() {
     succeed(&["data", "phantom", "pathology", "--cases", "6", "--size", "2048", "--out", &text(&slides)]);
     // What a run has at most, such as a checkpoint that is being written in the largest step, a short one
     // may not meet.
-    for (recipe, epochs, data) in [("demo-brats", 2, heads), ("demo", 20, bellies), ("demo-pathology", 2, slides)] {
+    for (recipe, epochs, data, least) in
+        [("demo-brats", 2, heads, 0.9), ("demo", 20, bellies, 0.9), ("demo-pathology", 2, slides, 0.8)]
+    {
         let (data, run, epochs) = (text(&data), dir.path().join(recipe), epochs.to_string());
         let found = predicted(&[recipe, "--data", &data]);
         let train = ["train", recipe, "--data", &data, "--out", &text(&run), "--device", "cpu"];
         succeed(&[&train[..], &["--epochs", &epochs, "--set", "training.val_interval=1"]].concat());
         let (said, was) = (peak(&found), taken(&run));
         // Peaks of threads meet by chance: with few cases a run may take a fifth less.
-        assert!((0.9..1.2).contains(&(said / was)), "{recipe}: {said} predicted, {was} taken\n{found}");
+        assert!((least..1.2).contains(&(said / was)), "{recipe}: {said} predicted, {was} taken\n{found}");
         let summary: Value =
             serde_json::from_str(&fs::read_to_string(run.join("summary.json")).expect("a summary")).expect("JSON");
         let resident = summary["peak_memory"]["resident"].as_f64().expect("bytes");

@@ -8,7 +8,7 @@ use hearth_nn::pytorch::{OpenOptions, StateDict};
 use hearth_nnunet::{DatasetJson, parse_json};
 use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
 use hearth_recipe::nnunet::{ExportOptions, NnunetOptions, NnunetPredictor, NnunetRaw, export, training_recipe};
-use hearth_recipe::recipe::Document;
+use hearth_recipe::recipe::{Document, Recipe};
 use hearth_recipe::run::folders::open_run;
 use hearth_recipe::run::{Plan, Session, checkpoint_file};
 use safetensors::SafeTensors;
@@ -104,9 +104,11 @@ fn folds_are_those_of_nnunet() {
     }
 }
 
-/// A raw data set: a bright ball in noise; with `regions`, with a brighter core, and labels that overlap.
-fn raw(folder: &Path, regions: bool) {
-    for name in ["imagesTr", "labelsTr"] {
+/// A raw data set: a bright ball in noise; with `regions`, with a brighter core, and labels that overlap. With
+/// `sparse` a third of its slices is annotated. `truth` has all labels.
+fn raw(folder: &Path, regions: bool, sparse: bool) {
+    let ignore = if regions { 3 } else { 2 };
+    for name in ["imagesTr", "labelsTr", "truth"] {
         fs::create_dir(folder.join(name)).expect("a folder");
     }
     let [nx, ny, nz] = [24, 26, 16];
@@ -129,13 +131,19 @@ fn raw(folder: &Path, regions: bool) {
             write_nifti(&path, &image, NiftiOptions::default()).expect("written");
         };
         write(folder.join(format!("imagesTr/ball_{case}_0000.nii.gz")), &|at| 100.0 + 60.0 * label(at) + noise(at));
-        write(folder.join(format!("labelsTr/ball_{case}.nii.gz")), &|at| label(at));
+        write(folder.join(format!("truth/ball_{case}.nii.gz")), &|at| label(at));
+        let annotated = |at: usize| !sparse || (at % nz).is_multiple_of(3);
+        let known = |at: usize| if annotated(at) { label(at) } else { ignore as f32 };
+        write(folder.join(format!("labelsTr/ball_{case}.nii.gz")), &known);
     }
     let mut dataset = json!({"channel_names": {"0": "MRI"}, "labels": {"background": 0, "ball": 1},
         "numTraining": 6, "file_ending": ".nii.gz"});
     if regions {
         dataset["labels"] = json!({"background": 0, "ball": [1, 2], "core": 2});
         dataset["regions_class_order"] = json!([1, 2]);
+    }
+    if sparse {
+        dataset["labels"]["ignore"] = json!(ignore);
     }
     fs::write(folder.join("dataset.json"), dataset.to_string()).expect("written");
 }
@@ -146,14 +154,54 @@ fn a_planned_recipe_learns() {
     for (regions, trained) in
         [(false, &[("3d_fullres", 6, 0.9), ("2d", 1, 0.0)][..]), (true, &[("3d_fullres", 6, 0.8)])]
     {
-        planned_and_trained(regions, trained);
+        planned_and_trained(regions, false, trained);
+    }
+}
+
+/// Slices that nobody annotated take no part, and are predicted all the same.
+#[test]
+fn a_third_of_the_slices_is_enough() {
+    for regions in [false, true] {
+        planned_and_trained(regions, true, &[("3d_fullres", 6, 0.8)]);
+    }
+}
+
+#[test]
+fn what_cannot_be_left_out_is_refused() {
+    let read = |more: &str| {
+        let text = format!(
+            "title = \"scribbles\"\nlabels = [\"background\", \"ball\"]\n\
+             transforms = [{{ name = \"LoadImage\", keys = [\"image\", \"label\"] }}]\n\
+             network = {{ name = \"BasicUNet\", spatial_dims = 3, in_channels = 1, out_channels = 2 }}\n\
+             optimizer = {{ name = \"SGD\", lr = 0.1 }}\n{more}"
+        );
+        Recipe::read(&Document::parse("scribbles.toml", text).expect("TOML"))
+    };
+    let task = "task = { name = \"Segmentation\", ignore_label = 2 }\n";
+    let loss = "loss = { name = \"DeepSupervisionLoss\", loss = { name = \"DiceCELoss\", to_onehot_y = true } }\n";
+    let filled = read(&format!("{task}{loss}")).expect("a recipe").to_toml().expect("TOML");
+    assert_eq!(filled.matches("ignore_index = 2").count(), 2, "{filled}");
+    let again = Recipe::read(&Document::parse("again.toml", filled.clone()).expect("TOML")).expect("a recipe");
+    assert_eq!(again.to_toml().expect("TOML"), filled);
+    for (more, said) in [
+        (format!("{task}loss = {{ name = \"HausdorffDTLoss\" }}\n"), "HausdorffDTLoss counts every voxel"),
+        (format!("{task}{loss}[metric.lesions]\nname = \"LesionWiseMetric\"\n"), "counts every voxel"),
+        (format!("task = {{ name = \"Segmentation\", ignore_label = 1 }}\n{loss}"), "the label of the class \"ball\""),
+        (format!("task = {{ name = \"Regions\", ignore_label = 3 }}\n{loss}"), "needs task.classes"),
+        (
+            format!("task = {{ name = \"Regions\", classes = [[1, 2], [2]], ignore_label = 2 }}\n{loss}"),
+            "a label of a region",
+        ),
+    ] {
+        let error = read(&more).expect_err(said).to_string();
+        assert!(error.contains(said), "{error}");
     }
 }
 
 /// Each configuration with its epochs, and the least Dice.
-fn planned_and_trained(regions: bool, trained: &[(&str, usize, f64)]) {
+fn planned_and_trained(regions: bool, sparse: bool, trained: &[(&str, usize, f64)]) {
     let folder = tempfile::tempdir().expect("a folder");
-    raw(folder.path(), regions);
+    raw(folder.path(), regions, sparse);
     let opened = NnunetRaw::open(folder.path()).expect("a data set");
     let fingerprint = opened.fingerprint(Progress::None).expect("a fingerprint");
     let options = PlannerOptions::new(Planner::Default);
@@ -190,7 +238,8 @@ fn planned_and_trained(regions: bool, trained: &[(&str, usize, f64)]) {
         println!("{configuration}, exported: Dice {found}");
         assert!(found >= least, "{configuration}: Dice of the exported model is {found}");
         if let Some(kept) = std::env::var_os("HEARTH_KEEP_MODEL").map(PathBuf::from) {
-            let kept = kept.join(if regions { format!("{configuration}_regions") } else { configuration.to_owned() });
+            let kind = |is: bool, word: &'static str| if is { word } else { "" };
+            let kept = kept.join(format!("{configuration}{}{}", kind(regions, "_regions"), kind(sparse, "_sparse")));
             copy(&out.path().join("model"), &kept.join("model"));
             copy(folder.path(), &kept.join("data"));
         }
@@ -223,7 +272,7 @@ fn exported(run: &Path, model: &Path, data: &Path) -> f64 {
     let path = model.with_extension("nii.gz");
     found.write(&path).expect("written");
     let read = |path: &Path| hearth_data::nifti::read_nifti_values(path).expect("labels").1;
-    let (found, truth) = (read(&path), read(&data.join(format!("labelsTr/{}.nii.gz", case.name))));
+    let (found, truth) = (read(&path), read(&data.join(format!("truth/{}.nii.gz", case.name))));
     let both = found.iter().zip(&truth).filter(|(a, b)| **a > 0.0 && a == b).count();
     let each: usize = [&found, &truth].map(|map| map.iter().filter(|label| **label > 0.0).count()).iter().sum();
     2.0 * both as f64 / each as f64

@@ -22,7 +22,7 @@ const NAMED: usize = 5;
 ///
 /// The image must be finite, at most 1e18 from 0, and have `channels` channels. The label must have the image's shape and
 /// affine (axes to 0.001 of the spacing, position to 0.1 voxel), and whole values from 0 to
-/// `num_classes - 1`; without `num_classes`, finite ones. Where the sample has only one of the two,
+/// `num_classes - 1`, or `ignore_label`; without `num_classes`, finite ones. Where the sample has only one of the two,
 /// only that one is looked at. Nothing is changed. (MONAI has no such transform.)
 ///
 /// ```
@@ -43,6 +43,8 @@ pub struct CheckCase {
     label_key: String,
     #[serde(default)]
     num_classes: Option<usize>,
+    #[serde(default)]
+    ignore_label: Option<u16>,
     #[serde(default)]
     channels: Option<usize>,
     #[serde(default = "yes")]
@@ -68,6 +70,7 @@ impl Default for CheckCase {
             image_key: image(),
             label_key: label(),
             num_classes: None,
+            ignore_label: None,
             channels: None,
             allow_missing_keys: true,
         }
@@ -147,8 +150,10 @@ impl CheckCase {
         let classes = self.num_classes;
         let largest = classes.map_or(f32::MAX, |n| n.saturating_sub(1) as f32);
         // To an integer and back instead of `fract`, which is a function call on most processors.
+        // NaN is equal to nothing.
+        let ignored = self.ignore_label.map_or(f32::NAN, f32::from);
         let fine = |v: f32| match classes {
-            Some(_) => (v >= 0.0) & (v <= largest) & (v as i32 as f32 == v),
+            Some(_) => ((v >= 0.0) & (v <= largest) & (v as i32 as f32 == v)) | (v == ignored),
             None => v.is_finite(),
         };
         let (mut wrong, mut all) = (0, 0);
@@ -183,7 +188,10 @@ impl CheckCase {
         let error = TransformError::new(format!("{wrong} of {all} label voxels have other values: {list}"));
         Err(match classes {
             Some(n) => error
-                .expected(format!("0 to {} (whole numbers: {n} classes)", n.saturating_sub(1)))
+                .expected(match self.ignore_label {
+                    Some(label) => format!("0 to {} ({n} classes), or {label}", n.saturating_sub(1)),
+                    None => format!("0 to {} (whole numbers: {n} classes)", n.saturating_sub(1)),
+                })
                 .advice("set the number of classes of the network, or renumber the label file"),
             None => error.expected("finite values"),
         })
@@ -240,6 +248,8 @@ setters!(CheckCase {
     label_key: String,
     /// Number of classes, background included.
     num_classes: Option<usize>,
+    /// A label besides those of the classes: of voxels that are not annotated.
+    ignore_label: Option<u16>,
     /// Number of channels that the network takes.
     channels: Option<usize>,
     /// Skip keys that a sample does not have.

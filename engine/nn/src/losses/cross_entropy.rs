@@ -88,7 +88,7 @@ impl CrossEntropyLoss {
             check_labels(&labels, classes, Some(self.ignore_index))?;
         }
         let hot = one_hot(labels.clone(), classes);
-        self.of_logarithms(log_softmax(logits.cast(DType::F32)), labels, hot)
+        self.of_logarithms(log_softmax(logits.cast(DType::F32)), labels, hot, None)
     }
 
     /// The loss from sums over space, without ignored labels or smoothing.
@@ -109,12 +109,14 @@ impl CrossEntropyLoss {
         })
     }
 
-    /// The loss from the logarithms of the probabilities, the labels, and the labels' one-hot form.
+    /// The loss from the logarithms of the probabilities, the labels, and the labels' one-hot form;
+    /// a mean divides by at least `least`.
     pub(super) fn of_logarithms(
         &self,
         log: Tensor<5>,
         labels: Tensor<5>,
         hot: Tensor<5>,
+        least: Option<f64>,
     ) -> Result<Tensor<1>, LossError> {
         let shape = log.dims();
         let classes = shape[1];
@@ -135,10 +137,14 @@ impl CrossEntropyLoss {
         } else {
             plain
         };
+        let over = |number: Tensor<1>| match least {
+            Some(least) => number.clamp_min(least),
+            None => number,
+        };
         Ok(match self.reduction {
             // With and without smoothing PyTorch divides by the weights of the labels that count.
-            Reduction::Mean if weights.is_some() => loss.sum() / hot.sum(),
-            Reduction::Mean => loss.sum() / counts.sum(),
+            Reduction::Mean if weights.is_some() => loss.sum() / over(hot.sum()),
+            Reduction::Mean => loss.sum() / over(counts.sum()),
             other => other.apply(loss),
         })
     }

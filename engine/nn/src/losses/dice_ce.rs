@@ -18,7 +18,8 @@ use crate::softmax::log_softmax;
 /// <https://arxiv.org/abs/1809.10486>).
 ///
 /// With one channel the second part is binary cross-entropy, with `weight` as weight of positive
-/// voxels. The background is left out of the Dice part alone.
+/// voxels. The background is left out of the Dice part alone. Where `ignore_index` leaves no voxel
+/// of a batch, the cross-entropy is 0.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -69,6 +70,8 @@ pub struct DiceCELoss {
     pub lambda_ce: f64,
     /// Share of the label that cross-entropy spreads over all classes.
     pub label_smoothing: f64,
+    /// Voxels of this label do not count; class indices only.
+    pub ignore_index: Option<i64>,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
     /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
@@ -93,6 +96,7 @@ impl Default for DiceCELoss {
             lambda_dice: 1.0,
             lambda_ce: 1.0,
             label_smoothing: 0.0,
+            ignore_index: None,
             check_labels: None,
         }
     }
@@ -120,7 +124,7 @@ impl DiceCELoss {
             batch: self.batch,
             weight,
             soft_label: false,
-            ignore_index: None,
+            ignore_index: self.ignore_index,
             check_labels: self.check_labels,
         }
     }
@@ -132,7 +136,7 @@ impl DiceCELoss {
             let expected = "batch and spatial axes must be equal".to_owned();
             return Err(LossError::Shape { loss: NAME, input, target, expected });
         }
-        if self.softmax && self.label_smoothing == 0.0 {
+        if self.softmax && self.label_smoothing == 0.0 && self.ignore_index.is_none() {
             let look = checks::wanted(self.check_labels, &logits);
             let [logits, labels] = [&logits, &labels].map(|tensor| cast(tensor.clone(), DType::F32));
             let sums = softmax_sums(logits, labels.clone(), self.squared_pred, look);
@@ -145,7 +149,7 @@ impl DiceCELoss {
         }
         if checks::wanted(self.check_labels, &logits) {
             check_finite(NAME, "prediction", &logits)?;
-            check_labels(&labels, input[1], None)?;
+            check_labels(&labels, input[1], self.ignore_index)?;
         }
         let hot = one_hot(labels.clone(), input[1]);
         let logits = cast(logits, DType::F32);
@@ -153,7 +157,9 @@ impl DiceCELoss {
         let dice = DiceLoss { to_onehot_y: false, softmax: false, check_labels: Some(false), ..self.dice() };
         let dice_input = if self.softmax { log.clone().exp() } else { logits };
         let dice = dice.forward(dice_input, hot.clone())?;
-        let entropy = self.cross_entropy().of_logarithms(log, labels, hot)?;
+        // The mean over no voxel is not a number.
+        let least = self.ignore_index.map(|_| f64::from(f32::MIN_POSITIVE));
+        let entropy = self.cross_entropy().of_logarithms(log, labels, hot, least)?;
         Ok(dice * self.lambda_dice + entropy * self.lambda_ce)
     }
 
@@ -162,9 +168,9 @@ impl DiceCELoss {
             weight: self.weight.clone(),
             reduction: self.reduction,
             label_smoothing: self.label_smoothing,
+            ignore_index: self.ignore_index.unwrap_or(CrossEntropyLoss::default().ignore_index),
             // The Dice part has already checked.
             check_labels: Some(false),
-            ..CrossEntropyLoss::default()
         }
     }
 }
@@ -193,6 +199,10 @@ impl Loss for DiceCELoss {
         }
         if channels > 1 && target_channels == 1 && self.to_onehot_y {
             return self.with_indices(input, target);
+        }
+        if self.ignore_index.is_some() {
+            let reason = "it needs to_onehot_y, several classes, and a target of class indices".to_owned();
+            return Err(LossError::Option { key: "ignore_index", loss: NAME, reason });
         }
         let dice = self.dice().forward(input.clone(), target.clone())?;
         let entropy = if channels == 1 {

@@ -59,6 +59,9 @@ pub struct DiceFocalLoss {
     pub lambda_focal: f64,
     /// Balance of positive and negative voxels, in the focal part.
     pub alpha: Option<ClassWeight>,
+    /// Voxels of this label do not count; or, for a target with a channel per class, those of this
+    /// channel, which may be one more than the prediction has.
+    pub ignore_index: Option<i64>,
     /// Whether values and class indices are checked in every call. By default only on the CPU,
     /// since elsewhere it waits for the device.
     pub check_labels: Option<bool>,
@@ -84,6 +87,7 @@ impl Default for DiceFocalLoss {
             lambda_dice: 1.0,
             lambda_focal: 1.0,
             alpha: None,
+            ignore_index: None,
             check_labels: None,
         }
     }
@@ -107,7 +111,7 @@ impl DiceFocalLoss {
             batch: self.batch,
             weight: self.weight.clone(),
             soft_label: false,
-            ignore_index: None,
+            ignore_index: self.ignore_index,
             check_labels: self.check_labels,
         }
     }
@@ -120,6 +124,7 @@ impl DiceFocalLoss {
             alpha: self.alpha.clone(),
             weight: self.weight.clone(),
             reduction: self.reduction,
+            ignore_index: self.ignore_index,
             // The Dice part has already checked.
             check_labels: Some(false),
             ..FocalLoss::default()

@@ -52,6 +52,10 @@ impl Inputs {
         let mut input = self.activation.apply(cast(input, DType::F32));
         let mut target = cast(target, DType::F32);
         let mask = self.ignore_index.map(|index| counted(&target, index));
+        // A channel that says no more than what is ignored.
+        if self.ignore_index == Some(channels as i64) && shapes.1[1] == channels + 1 {
+            target = target.narrow(1, 0, channels);
+        }
         if self.to_onehot_y && channels > 1 {
             if shapes.1[1] != 1 {
                 return Err(misfit("to_onehot_y needs a target with one channel"));

@@ -5,7 +5,7 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::inputs::{count, read, same_shape};
+use super::inputs::{apart, count, read, same_shape};
 use super::per_item::{PerItem, keeps_rows, summary};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 use crate::class_size::SizeWeight;
@@ -102,10 +102,11 @@ impl PerItem for GeneralizedDiceScore {
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
-        same_shape(Self::NAME, pred, label)?;
-        let (mut pred, mut label) = (pred.clone().cast(DType::F32), label.clone().cast(DType::F32));
+        let (label, marked) = apart(pred, label, self.ignore_index);
+        same_shape(Self::NAME, pred, &label)?;
+        let (mut pred, mut label) = (pred.clone().cast(DType::F32), label.cast(DType::F32));
         if let Some(index) = self.ignore_index {
-            let mask = counted(&label, index).expand(label.dims());
+            let mask = marked.unwrap_or_else(|| counted(&label, index)).expand(label.dims());
             (pred, label) = (pred * mask.clone(), label * mask);
         }
         let [items, channels, ..] = pred.dims();

@@ -47,6 +47,18 @@ pub fn indicator<const D: usize>(x: Tensor<D, burn::tensor::Bool>) -> Tensor<D> 
     x.float().cast(DType::F32)
 }
 
+/// A label whose last channel marks the voxels that do not count, one more than the prediction has:
+/// without that channel; and 1 where a voxel counts, `[b, 1, x, y, z]`.
+pub(crate) fn apart(pred: &Tensor<5>, label: &Tensor<5>, ignore_index: Option<i64>) -> (Tensor<5>, Option<Tensor<5>>) {
+    let channels = pred.dims()[1];
+    match ignore_index {
+        Some(index) if index == channels as i64 && label.dims()[1] == channels + 1 => {
+            (label.clone().narrow(1, 0, channels), Some(counted(label, index)))
+        }
+        _ => (label.clone(), None),
+    }
+}
+
 /// Prediction and label, f32, without the background and without ignored voxels.
 pub(crate) struct Compared {
     pub(crate) pred: Tensor<5>,
@@ -63,8 +75,9 @@ pub(crate) fn compared(
     include_background: bool,
     ignore_index: Option<i64>,
 ) -> Result<Compared, MetricError> {
-    same_shape(metric, pred, label)?;
-    let original = label.clone().cast(DType::F32);
+    let (label, marked) = apart(pred, label, ignore_index);
+    same_shape(metric, pred, &label)?;
+    let original = label.cast(DType::F32);
     let (mut pred, mut label) = (pred.clone().cast(DType::F32), original.clone());
     if !include_background {
         (pred, label) = (foreground(pred), foreground(label));
@@ -72,8 +85,8 @@ pub(crate) fn compared(
     let Some(index) = ignore_index else { return Ok(Compared { pred, label, mask: None }) };
     let channels = pred.dims()[1] as i64;
     let first = i64::from(!include_background);
-    if !(0..channels + first).contains(&index) {
-        let mask = counted(&original, index);
+    if marked.is_some() || !(0..channels + first).contains(&index) {
+        let mask = marked.unwrap_or_else(|| counted(&original, index));
         let all = mask.clone().expand(pred.dims());
         return Ok(Compared { pred: pred * all.clone(), label: label * all, mask: Some(mask) });
     }

@@ -205,6 +205,39 @@ fn ignored_voxels_do_not_count() {
     gives(&ignoring, full, target, &expected);
 }
 
+/// Recorded from nnunetv2 2.8.1: `DC_and_CE_loss` with `ignore_label=3`, `DC_and_BCE_loss` with
+/// `use_ignore_label`; 1 is added, because their Dice part is negative.
+#[test]
+fn what_is_not_annotated_counts_as_in_nnunet() {
+    let logits: Vec<f32> = (0..72).map(|i| ((i * 37) % 29) as f32 / 8.0 - 1.75).collect();
+    let logits = batch(&logits, [2, 3, 3, 2, 2]);
+    let labels: Vec<f32> = (0..24).map(|i| ((i * 7) % 4) as f32).collect();
+    let labels = batch(&labels, [2, 1, 3, 2, 2]);
+    let classes = |batch| DiceCELoss {
+        include_background: false,
+        to_onehot_y: true,
+        softmax: true,
+        batch,
+        ignore_index: Some(3),
+        ..DiceCELoss::default()
+    };
+    gives(&classes(true), logits.clone(), labels.clone(), &[3.312_523]);
+    gives(&classes(false), logits.clone(), labels.clone(), &[3.312_577_5]);
+    // Nothing is annotated: nothing is lost, and no step is spoilt.
+    gives(&classes(true), logits.clone(), labels.full_like(3.0), &[0.0]);
+
+    let is = |label: f32| labels.clone().equal_elem(label).float();
+    let regions = Tensor::cat(vec![is(1.0) + is(2.0), is(2.0), is(3.0)], 1);
+    let regional =
+        |batch| DiceFocalLoss { sigmoid: true, gamma: 0.0, batch, ignore_index: Some(2), ..DiceFocalLoss::default() };
+    let two = logits.clone().narrow(1, 0, 2);
+    gives(&regional(true), two.clone(), regions.clone(), &[1.401_194_4]);
+    gives(&regional(false), two, regions, &[1.401_314]);
+
+    let error = DiceCELoss { to_onehot_y: false, ..classes(true) }.forward(logits, labels).expect_err("no one-hot");
+    assert!(matches!(error, LossError::Option { key: "ignore_index", .. }), "{error}");
+}
+
 #[test]
 fn misfits_are_named() {
     let flat = batch(&[0.0; 4], [1, 1, 2, 2, 1]);

@@ -150,10 +150,16 @@ impl Described {
             "label_manager": "LabelManager",
             "foreground_intensity_properties_per_channel": intensities(&prepared),
         });
-        let labels = match &regions {
-            Some(regions) => labels_of_regions(&recipe.labels, regions)?,
-            None => plain_labels(&recipe.labels)?,
+        let (mut labels, next) = match &regions {
+            Some(regions) => {
+                let highest = regions.iter().flatten().max().copied().unwrap_or(0);
+                (labels_of_regions(&recipe.labels, regions)?, highest + 1)
+            }
+            None => (plain_labels(&recipe.labels)?, recipe.labels.len() as i64),
         };
+        // nnU-Net knows it as the label after the others; to a prediction it makes no difference.
+        let ignored = recipe.learns().ignore_label().map(i64::from).filter(|label| *label == next);
+        labels.extend(ignored.map(|label| ("ignore".to_owned(), Value::from(label))));
         let names = channel_names(&schemes, &options.channel_names)?;
         let mut dataset = json!({
             "name": title,

@@ -18,15 +18,12 @@ const EPOCHS: usize = 1000;
 /// augmentation, network, loss, optimizer and schedule.
 ///
 /// # Errors
-/// Plans that cannot be read, and what is not trained here: an ignore label, the second stage of a
-/// cascade, pictures, networks of other layers.
+/// Plans that cannot be read, and what is not trained here: the second stage of a cascade, pictures,
+/// networks of other layers.
 pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
     let parsed = Plans::parse(plans.clone())?;
     let planned = parsed.configuration(configuration)?;
     let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));
-    if dataset.labels.ignore.is_some() {
-        return refused("there is an ignore label, which is not supported yet");
-    }
     if planned.previous_stage.is_some() {
         return refused("it continues from the labels of another stage, which is not supported yet");
     }
@@ -41,7 +38,8 @@ pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str
     let heads = &dataset.labels.heads;
     let names: Vec<String> = heads.iter().map(|(name, _)| name.clone()).collect();
     let regions = dataset.labels.has_regions().then(|| heads.iter().map(|(_, labels)| labels.as_slice()).collect());
-    Ok(Writer { plans: &parsed, planned: &planned, batch, names, regions, batch_dice: keys["batch_dice"] == true }
+    let (ignore, batch_dice) = (dataset.labels.ignore, keys["batch_dice"] == true);
+    Ok(Writer { plans: &parsed, planned: &planned, batch, names, regions, ignore, batch_dice }
         .text(plans["experiment_planner_used"].as_str().unwrap_or("its planner")))
 }
 
@@ -52,6 +50,8 @@ struct Writer<'a> {
     names: Vec<String>,
     /// The labels of each region, where labels are regions.
     regions: Option<Vec<&'a [u16]>>,
+    /// The label of voxels that are not annotated.
+    ignore: Option<u16>,
     batch_dice: bool,
 }
 
@@ -90,9 +90,9 @@ transforms = [
 {normalization}      ] }},
     # What the image does not show is background to the metric.
     {{ name = "ThresholdIntensity", keys = ["label"], threshold = 0.0, only = "validation" }},
-{classes_to_indices}
+{classes_to_indices}{annotated_to_indices}
     {{ name = "RandNnunetPatch", keys = ["image", "label"], patch_size = {patch}, indices_key = "{listed}_cls_indices",
-      foreground = {foreground:?} }},
+      foreground = {foreground:?}{annotated} }},
     {{ name = "RandNnunetAugment", keys = ["image", "label"], {augment} }},
 {to_regions}]
 
@@ -142,6 +142,8 @@ flips = {flips}
             planner = one_line(planner),
             task = self.task(),
             classes_to_indices = self.classes_to_indices(),
+            annotated_to_indices = self.annotated_to_indices(),
+            annotated = self.ignore.map_or("", |_| ", annotated_key = \"annotated_cls_indices\""),
             listed = if self.regions.is_some() { "regions" } else { "label" },
             to_regions = self.to_regions(),
             loss = self.loss(),
@@ -176,9 +178,26 @@ flips = {flips}
         )
     }
 
+    /// Where some voxels are not annotated, patches are cut around those that are.
+    fn annotated_to_indices(&self) -> String {
+        let Some(ignore) = self.ignore else { return String::new() };
+        // What the image does not show is no gap in the annotation.
+        let all: Vec<i64> = (-1..i64::from(ignore)).collect();
+        format!(
+            "\n    # Patches without foreground lie around what is annotated.\n\
+             \x20   {{ name = \"CopyItems\", keys = [\"label\"], names = [\"annotated\"], only = \"train\" }},\n\
+             \x20   {{ name = \"LabelToMask\", keys = [\"annotated\"], select_labels = {all:?}, only = \"train\" }},\n\
+             \x20   {{ name = \"ClassesToIndices\", keys = [\"annotated\"], num_classes = 2, max_samples_per_class = 10000, \
+             only = \"train\" }},\n\
+             \x20   {{ name = \"DeleteItems\", keys = [\"annotated\"], only = \"train\" }},"
+        )
+    }
+
     fn to_regions(&self) -> String {
         // What hangs out of the image belongs to no region.
         let step = |regions: &Vec<&[u16]>| {
+            let ignored = self.ignore.map(|label| [label]);
+            let regions: Vec<&[u16]> = regions.iter().copied().chain(ignored.as_ref().map(|one| &one[..])).collect();
             format!("    {{ name = \"{CONVERTS}\", keys = [\"label\"], classes = {regions:?} }},\n")
         };
         self.regions.as_ref().map(step).unwrap_or_default()
@@ -188,9 +207,16 @@ flips = {flips}
         match &self.regions {
             Some(regions) => {
                 let title = Toml::String(self.plans.dataset_name.clone());
-                format!("title = {title}\ntask = {{ name = \"Regions\", classes = {regions:?} }}")
+                let ignored = self.ignore.map_or(String::new(), |label| format!(", ignore_label = {label}"));
+                format!("title = {title}\ntask = {{ name = \"Regions\", classes = {regions:?}{ignored} }}")
             }
-            None => format!("task = {}", Toml::String(self.plans.dataset_name.clone())),
+            None => match self.ignore {
+                None => format!("task = {}", Toml::String(self.plans.dataset_name.clone())),
+                Some(label) => {
+                    let title = Toml::String(self.plans.dataset_name.clone());
+                    format!("title = {title}\ntask = {{ name = \"Segmentation\", ignore_label = {label} }}")
+                }
+            },
         }
     }
 

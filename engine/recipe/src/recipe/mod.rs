@@ -30,6 +30,7 @@ mod adversarial;
 pub mod bundled;
 mod distributed;
 mod folds;
+mod ignored;
 mod init;
 mod labels;
 mod listens;

@@ -284,6 +284,7 @@ impl Recipe {
             }
         }
         recipe.check(document)?;
+        recipe.leave_out_ignored(document)?;
         recipe.fill_in(document);
         Ok(recipe)
     }
@@ -351,11 +352,14 @@ impl Recipe {
     /// task, and they are resolved before anything is measured or written.
     fn fill_in_regions(&mut self) {
         let Some(classes) = self.learns().region_labels() else { return };
+        // What is not annotated gets a channel after those of the regions.
+        let mut channels = classes.clone();
+        channels.extend(self.learns().ignore_label().map(|label| vec![i64::from(label)]));
         for table in &mut self.transforms {
             let is_it = |name: &str| name == CONVERTS || <dyn Transform>::is_spelt(CONVERTS, name);
             let named = table.text("name").is_some_and(is_it);
             if named && table.get("classes").is_none() && table.get("et_label").is_none() {
-                table.insert("classes", Node::from(classes.clone()));
+                table.insert("classes", Node::from(channels.clone()));
                 table.insert("strict", Node::from(true));
             }
         }

@@ -150,7 +150,8 @@ fn check_twice(list: &CaseList, recipe: &Recipe) -> Result<(), String> {
 
 /// Refuses a data set whose label maps hold classes that the recipe does not know.
 fn check_labels(list: &CaseList, recipe: &Recipe) -> Outcome {
-    let highest = list.labels.keys().max().copied().unwrap_or(0) as usize;
+    let ignored = recipe.learns().ignore_label().map(u32::from);
+    let highest = list.labels.keys().copied().filter(|label| Some(*label) != ignored).max().unwrap_or(0) as usize;
     // A recipe that maps labels to other values decides what remains of them. Regions have no
     // background among their names.
     let known = recipe.labels.len() + usize::from(recipe.output() == Output::Regions);

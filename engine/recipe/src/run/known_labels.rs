@@ -28,7 +28,8 @@ pub fn check(plan: &Plan, items: &[Item]) -> Outcome {
     if plan.recipe.data.cache.kept(items.len()) == items.len() {
         return Ok(());
     }
-    let known: BTreeSet<i64> = classes.into_iter().flatten().chain([0]).collect();
+    let ignored = plan.recipe.learns().ignore_label().map(i64::from);
+    let known: BTreeSet<i64> = classes.into_iter().flatten().chain([0]).chain(ignored).collect();
     let running = plan.progress.start("labels", items.len() as u64);
     let strange = |item: &Item| -> Option<(String, Vec<i64>)> {
         let found = item.files.get("label").and_then(|path| read_image(path).ok());

@@ -286,7 +286,12 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     let place = tables.iter().rposition(maps_labels).map_or(reading, |mapping| (mapping + 1).max(reading));
     let mut table = Node::named("CheckCase").with("channels", recipe.image_channels() as i64);
     match recipe.output() {
-        Output::Labels => table.insert("num_classes", Node::from(recipe.labels.len() as i64)),
+        Output::Labels => {
+            table.insert("num_classes", Node::from(recipe.labels.len() as i64));
+            if let Some(label) = recipe.learns().ignore_label() {
+                table.insert("ignore_label", Node::from(i64::from(label)));
+            }
+        }
         // Regions are channels of 0 and 1, so the values are not limited by the number of classes.
         Output::Regions => {}
         // The label is not a map on the image's grid.

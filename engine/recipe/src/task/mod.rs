@@ -83,6 +83,11 @@ pub trait Task: Debug + Send + Sync {
         None
     }
 
+    /// The label of voxels that nobody annotated, which the loss and the metrics leave out.
+    fn ignore_label(&self) -> Option<u16> {
+        None
+    }
+
     /// Compares the recipe with the names that a data set gives its labels.
     ///
     /// # Errors

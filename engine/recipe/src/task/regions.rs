@@ -27,6 +27,10 @@ pub struct Regions {
     /// label map with these labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<RegionLabels>,
+    /// The label of voxels that nobody annotated: the loss and the metrics leave them out, and no
+    /// output stands for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignore_label: Option<u16>,
 }
 
 impl Task for Regions {
@@ -42,7 +46,18 @@ impl Task for Regions {
         if recipe.labels.is_empty() {
             return Err(Fault::at("labels", "name at least one region"));
         }
-        let Some(classes) = self.region_labels() else { return Ok(()) };
+        let Some(classes) = self.region_labels() else {
+            return match self.ignore_label {
+                Some(_) => Err(Fault::at("task.ignore_label", "needs task.classes: the labels of each region")),
+                None => Ok(()),
+            };
+        };
+        if let Some(label) =
+            self.ignore_label.filter(|label| classes.iter().flatten().any(|one| *one == i64::from(*label)))
+        {
+            let message = format!("is {label}, which is a label of a region; expected one that is in no region");
+            return Err(Fault::at("task.ignore_label", message));
+        }
         if classes.len() != recipe.labels.len() {
             let (count, named) = (classes.len(), recipe.labels.len());
             let message = format!("has the labels of {count} regions, but `labels` names {named}");
@@ -55,6 +70,10 @@ impl Task for Regions {
             }
             Err(fault) => Err(Fault::at("task.classes", fault.message)),
         }
+    }
+
+    fn ignore_label(&self) -> Option<u16> {
+        self.ignore_label
     }
 
     fn region_labels(&self) -> Option<Vec<Vec<i64>>> {

@@ -17,6 +17,10 @@ pub struct Segmentation {
     /// The column, key or suffix of the label map, where it is not the data set's usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The label of voxels that nobody annotated: the loss and the metrics leave them out, and no
+    /// output stands for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignore_label: Option<u16>,
 }
 
 impl Task for Segmentation {
@@ -32,7 +36,17 @@ impl Task for Segmentation {
         if recipe.labels.len() < 2 {
             return Err(Fault::at("labels", "name at least the background and one class"));
         }
+        if let Some(label) = self.ignore_label.filter(|label| usize::from(*label) < recipe.labels.len()) {
+            let class = &recipe.labels[usize::from(label)];
+            let message =
+                format!("is {label}, the label of the class {class:?}; expected a label above those of `labels`");
+            return Err(Fault::at("task.ignore_label", message));
+        }
         Ok(())
+    }
+
+    fn ignore_label(&self) -> Option<u16> {
+        self.ignore_label
     }
 
     fn post(&self, labels: usize) -> (Vec<Node>, Vec<Node>) {

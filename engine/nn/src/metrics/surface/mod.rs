@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MetricError;
-use super::inputs::{foreground, read, same_shape};
+use super::inputs::{apart, foreground, read, same_shape};
 use crate::ignored::counted;
 use chamfer::{Steps, steps};
 
@@ -47,10 +47,11 @@ impl Masks {
         include_background: bool,
         ignore_index: Option<i64>,
     ) -> Result<Self, MetricError> {
-        same_shape(metric, pred, label)?;
-        let (mut pred, mut label) = (pred.clone().cast(DType::F32), label.clone().cast(DType::F32));
+        let (label, marked) = apart(pred, label, ignore_index);
+        same_shape(metric, pred, &label)?;
+        let (mut pred, mut label) = (pred.clone().cast(DType::F32), label.cast(DType::F32));
         if let Some(index) = ignore_index {
-            let mask = counted(&label, index).expand(label.dims());
+            let mask = marked.unwrap_or_else(|| counted(&label, index)).expand(label.dims());
             (pred, label) = (pred * mask.clone(), label * mask);
         }
         if !include_background {

@@ -14,7 +14,8 @@ use super::{describe, probability, range, tensor, volume};
 
 /// Cuts one patch of a case that `NnunetPreprocess` prepared, in
 /// nnU-Net's way: with probability `foreground` around a voxel of a class that the case has, each
-/// class with the same chance, else anywhere; it may hang out of the image, where images are 0 and
+/// class with the same chance, else anywhere, or, with `annotated_key`, around any voxel that is
+/// annotated; it may hang out of the image, where images are 0 and
 /// labels -1. What is cut is larger than the patch, is turned and scaled about its centre, and the
 /// patch is left: linear for images, the label with the largest share for labels.
 ///
@@ -42,6 +43,10 @@ pub struct RandNnunetPatch {
     /// Key of the voxels of each class, the background first, as `ClassesToIndices` makes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     indices_key: Option<String>,
+    /// Key of the voxels that are not annotated and of those that are, as `ClassesToIndices` makes
+    /// them: what is not cut around a class is cut around one of the latter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    annotated_key: Option<String>,
     /// Probability that a patch is cut around a voxel of a class.
     #[serde(default = "third")]
     foreground: f64,
@@ -72,6 +77,14 @@ fn scales() -> [f64; 2] {
     [0.7, 1.4]
 }
 
+/// The voxels that a patch is cut around.
+struct Lists {
+    /// Of each class, the background first.
+    classes: Vec<IndexList>,
+    /// Not annotated, and annotated.
+    annotated: Vec<IndexList>,
+}
+
 /// What is drawn for a patch.
 struct Drawn {
     start: [i64; 3],
@@ -80,12 +93,16 @@ struct Drawn {
 }
 
 impl RandNnunetPatch {
-    fn draw(&self, shape: [usize; 3], lists: &[IndexList], draw: &Draw) -> Result<Drawn, TransformError> {
+    fn draw(&self, shape: [usize; 3], lists: &Lists, draw: &Draw) -> Result<Drawn, TransformError> {
         let turning = patch::turning(&self.patch_size);
         let (last, initial) = (patch::three(&self.patch_size), patch::initial(&self.patch_size, turning));
-        let known: Vec<&IndexList> = lists.iter().skip(1).filter(|list| !list.is_empty()).collect();
+        let known: Vec<&IndexList> = lists.classes.iter().skip(1).filter(|list| !list.is_empty()).collect();
         let forced = draw.happens(self.foreground);
-        let voxel = match forced.then(|| known.get(draw.below(known.len() as u64) as usize)).flatten() {
+        let list = match forced {
+            true => known.get(draw.below(known.len() as u64) as usize).copied(),
+            false => lists.annotated.get(1).filter(|list| !list.is_empty()),
+        };
+        let voxel = match list {
             None => None,
             Some(list) => {
                 let flat = list.get(draw.below(list.len() as u64) as usize)? as usize;
@@ -158,14 +175,13 @@ impl Transform for RandNnunetPatch {
     }
 
     fn apply(&self, mut sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError> {
-        let lists = match &self.indices_key {
-            Some(key) => {
-                let lists = sample.index_lists(key).map_err(|error| error.at(key))?;
-                sample.values.remove(key);
-                lists
-            }
-            None => Vec::new(),
+        let mut take = |key: &Option<String>| -> Result<Vec<IndexList>, TransformError> {
+            let Some(key) = key else { return Ok(Vec::new()) };
+            let lists = sample.index_lists(key).map_err(|error| error.at(key))?;
+            sample.values.remove(key);
+            Ok(lists)
         };
+        let lists = Lists { classes: take(&self.indices_key)?, annotated: take(&self.annotated_key)? };
         let keys: Vec<String> = self.keys.iter().map(str::to_owned).collect();
         let shape = sample.shape(&keys[0]).map_err(|error| error.at(&keys[0]))?;
         let drawn = self.draw(shape, &lists, draw)?;
@@ -189,12 +205,15 @@ impl Transform for RandNnunetPatch {
             let what = format!("{:?}: expected two or three numbers above 0, of at most 2^30 voxels", self.patch_size);
             return Err(Fault::at("patch_size", what));
         }
-        if let Some(key) = &self.indices_key {
-            if !known.remove(key) {
+        for (parameter, key) in [("indices_key", &self.indices_key), ("annotated_key", &self.annotated_key)] {
+            if let Some(key) = key
+                && !known.remove(key)
+            {
                 let what = format!("no value {key:?} exists at this step: ClassesToIndices makes it");
-                return Err(Fault::at("indices_key", what));
+                return Err(Fault::at(parameter, what));
             }
-        } else if self.foreground != third() && self.foreground > 0.0 {
+        }
+        if self.indices_key.is_none() && self.foreground != third() && self.foreground > 0.0 {
             return Err(Fault::at("foreground", "needs indices_key: the voxels of each class"));
         }
         probability("foreground", self.foreground)?;

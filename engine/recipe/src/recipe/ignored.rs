@@ -1,0 +1,60 @@
+//! Voxels that nobody annotated: `task.ignore_label`.
+
+use hearth_nn::losses::LossConfig;
+use hearth_registry::{Document, Fault, Node};
+
+use super::{Metric, Output, Recipe};
+
+const KEY: &str = "ignore_index";
+
+impl Recipe {
+    /// What losses and metrics leave out: the label, or the channel after those of the regions.
+    pub fn ignore_index(&self) -> Option<i64> {
+        let label = self.learns().ignore_label()?;
+        Some(if self.output() == Output::Regions { self.labels.len() as i64 } else { i64::from(label) })
+    }
+
+    /// Makes the loss and the metrics leave out what is not annotated.
+    pub(super) fn leave_out_ignored(&mut self, document: &Document) -> Result<(), Fault> {
+        let Some(index) = self.ignore_index() else { return Ok(()) };
+        if let Some(loss) = &self.loss {
+            let name = innermost(loss.node()).text("name").unwrap_or_default().to_owned();
+            let ignoring = LossConfig::new(&ignoring(loss.node().clone(), index)).map_err(|_| {
+                let message = format!(
+                    "{name} counts every voxel, and task.ignore_label says that some are not annotated: use DiceLoss, \
+                     DiceCELoss, DiceFocalLoss or another loss with {KEY}"
+                );
+                document.fault("loss", message)
+            })?;
+            self.loss = Some(ignoring);
+        }
+        if let Metric::Dice { .. } = self.metric {
+            self.metric = Metric::Named { key: None, metrics: self.metric.list() };
+        }
+        let Metric::Named { metrics, .. } = &mut self.metric else { return Ok(()) };
+        for (name, config) in metrics {
+            *config = config.with(KEY, index).map_err(|_| {
+                let message = format!(
+                    "{} counts every voxel, and task.ignore_label says that some are not annotated: use DiceMetric, \
+                     MeanIoU, HausdorffDistanceMetric or another metric with {KEY}",
+                    config.name()
+                );
+                document.fault(&format!("metric.{name}"), message)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The table of the loss that others wrap (`DeepSupervisionLoss`).
+fn innermost(table: &Node) -> &Node {
+    table.get("loss").map_or(table, innermost)
+}
+
+fn ignoring(mut table: Node, index: i64) -> Node {
+    match table.get("loss").cloned() {
+        Some(inner) => table.insert("loss", ignoring(inner, index)),
+        None => table.insert(KEY, Node::from(index)),
+    }
+    table
+}
