@@ -58,11 +58,21 @@ impl ClassConfusion {
     }
 
     /// The class of each voxel, item by item.
-    fn indices(&self, map: &Tensor<5>) -> Result<Vec<f32>, MetricError> {
+    fn indices(map: &Tensor<5>) -> Result<Vec<f32>, MetricError> {
         match map.dims()[1] {
             1 => read(Self::NAME, map.clone()),
             _ => read(Self::NAME, map.clone().argmax(1).float()),
         }
+    }
+
+    /// The same of a label, which may have voxels of no class.
+    fn true_indices(label: &Tensor<5>) -> Result<Vec<f32>, MetricError> {
+        let mut indices = Self::indices(label)?;
+        if label.dims()[1] > 1 {
+            let sums = read(Self::NAME, label.clone().sum_dim(1))?;
+            indices.iter_mut().zip(sums).filter(|(_, sum)| *sum == 0.0).for_each(|(index, _)| *index = -1.0);
+        }
+        Ok(indices)
     }
 }
 
@@ -83,7 +93,7 @@ impl PerItem for ClassConfusion {
             return Err(MetricError::Shape { metric: Self::NAME, pred: shape, label: got, expected });
         }
         let voxels = shape[2..].iter().product::<usize>().max(1);
-        let (pred, label) = (self.indices(pred)?, self.indices(label)?);
+        let (pred, label) = (Self::indices(pred)?, Self::true_indices(label)?);
         let class = |value: f32| (value >= 0.0).then_some(value.round() as usize).filter(|class| *class < classes);
         let item = |(pred, label): (&[f32], &[f32])| {
             let mut counts = vec![0_u64; classes * classes];
@@ -137,6 +147,12 @@ mod tests {
         confusion.update(&map(&channels(&pred), 3), &map(&channels(&truth), 3)).expect("sound");
         assert_eq!(confusion.counts(), wanted.map(|row| row.iter().map(|count| 2 * count).collect::<Vec<u64>>()));
         assert!((confusion.aggregate().expect("rows").scalar() - 4.0 / 6.0).abs() < 1e-6);
+        // Of a voxel that is in no channel nobody knows the class.
+        let mut known = channels(&truth);
+        known[0] = 0.0;
+        let mut confusion = ClassConfusion::new(3);
+        confusion.update(&map(&channels(&pred), 3), &map(&known, 3)).expect("sound");
+        assert_eq!(confusion.counts(), [vec![0, 0, 1], vec![0, 1, 0], vec![1, 0, 2]]);
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! Generalized Dice score (`monai.metrics.GeneralizedDiceScore`).
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::inputs::{apart, count, read, same_shape};
+use super::inputs::{count, read, without_ignored};
 use super::per_item::{PerItem, keeps_rows, summary};
 use super::{Aggregate, MetricError, MetricReduction, Rows};
 use crate::class_size::SizeWeight;
-use crate::ignored::counted;
 
 /// Generalized Dice score (Sudre et al., <https://arxiv.org/abs/1707.03237>) of binarised
 /// predictions: one score per item over all classes, each weighted by its size. Reductions that
@@ -102,13 +101,7 @@ impl PerItem for GeneralizedDiceScore {
     }
 
     fn measure(&self, pred: &Tensor<5>, label: &Tensor<5>, _: &[[f64; 3]]) -> Result<Vec<Vec<f32>>, MetricError> {
-        let (label, marked) = apart(pred, label, self.ignore_index);
-        same_shape(Self::NAME, pred, &label)?;
-        let (mut pred, mut label) = (pred.clone().cast(DType::F32), label.cast(DType::F32));
-        if let Some(index) = self.ignore_index {
-            let mask = marked.unwrap_or_else(|| counted(&label, index)).expand(label.dims());
-            (pred, label) = (pred * mask.clone(), label * mask);
-        }
+        let (pred, label) = without_ignored(Self::NAME, pred, label, self.ignore_index)?;
         let [items, channels, ..] = pred.dims();
         let counts = vec![count(pred.clone() * label.clone()), count(label), count(pred)];
         let counts = read(Self::NAME, Tensor::stack::<3>(counts, 2))?;

@@ -49,7 +49,7 @@ pub fn indicator<const D: usize>(x: Tensor<D, burn::tensor::Bool>) -> Tensor<D> 
 
 /// A label whose last channel marks the voxels that do not count, one more than the prediction has:
 /// without that channel; and 1 where a voxel counts, `[b, 1, x, y, z]`.
-pub(crate) fn apart(pred: &Tensor<5>, label: &Tensor<5>, ignore_index: Option<i64>) -> (Tensor<5>, Option<Tensor<5>>) {
+fn apart(pred: &Tensor<5>, label: &Tensor<5>, ignore_index: Option<i64>) -> (Tensor<5>, Option<Tensor<5>>) {
     let channels = pred.dims()[1];
     match ignore_index {
         Some(index) if index == channels as i64 && label.dims()[1] == channels + 1 => {
@@ -57,6 +57,25 @@ pub(crate) fn apart(pred: &Tensor<5>, label: &Tensor<5>, ignore_index: Option<i6
         }
         _ => (label.clone(), None),
     }
+}
+
+/// Prediction and label, f32, of one shape: 0 where a voxel does not count, and without the label's last
+/// channel where that only marks such voxels.
+///
+/// # Errors
+/// [`MetricError::Shape`], with both shapes.
+pub fn without_ignored(
+    metric: &'static str,
+    pred: &Tensor<5>,
+    label: &Tensor<5>,
+    ignore_index: Option<i64>,
+) -> Result<(Tensor<5>, Tensor<5>), MetricError> {
+    let (label, marked) = apart(pred, label, ignore_index);
+    same_shape(metric, pred, &label)?;
+    let (pred, label) = (pred.clone().cast(DType::F32), label.cast(DType::F32));
+    let Some(index) = ignore_index else { return Ok((pred, label)) };
+    let mask = marked.unwrap_or_else(|| counted(&label, index)).expand(label.dims());
+    Ok((pred * mask.clone(), label * mask))
 }
 
 /// Prediction and label, f32, without the background and without ignored voxels.

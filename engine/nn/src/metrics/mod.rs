@@ -40,7 +40,7 @@ pub use dice::DiceMetric;
 pub use froc::{EVAL_THRESHOLDS, Froc, FrocCurve, ImageHits, compute_fp_tp_probs, compute_fp_tp_probs_nd};
 pub use generalized_dice::GeneralizedDiceScore;
 pub use hausdorff_distance::HausdorffDistanceMetric;
-pub use inputs::{count, foreground, indicator, read, same_shape};
+pub use inputs::{count, foreground, indicator, read, same_shape, without_ignored};
 pub use lesion_froc::{LesionFroc, Tumours};
 pub use lesion_wise::{LesionScore, LesionWiseMetric};
 pub use mean_iou::MeanIoU;

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Tensor;
-use hearth_nn::metrics::{Aggregate, Metric, MetricConfig, MetricError, count, read};
+use hearth_nn::metrics::{Aggregate, Metric, MetricConfig, MetricError, count, read, without_ignored};
 
 use crate::error::Outcome;
 
@@ -101,7 +101,7 @@ struct Penalised {
     inner: Box<dyn Metric>,
     measures: Measures,
     empty: Empty,
-    /// The class that does not count at all.
+    /// The class, or the voxels of no class, that do not count at all.
     ignored: Option<i64>,
     penalties: Penalties,
 }
@@ -116,7 +116,8 @@ impl Penalised {
     ) -> Result<bool, MetricError> {
         let [items, channels, x, y, z] = pred.dims();
         let name = self.inner.name();
-        let (found, drawn) = (read(name, count(pred.clone()))?, read(name, count(label.clone()))?);
+        let (pred, label) = without_ignored(name, pred, label, self.ignored)?;
+        let (found, drawn) = (read(name, count(pred))?, read(name, count(label))?);
         let mut any = false;
         for (item, row) in rows.iter_mut().enumerate().take(items) {
             // Rows leave the background out, or have every channel.

@@ -283,7 +283,9 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     if reading == 0 || names.iter().any(|name| named(&["CheckCase"], name)) {
         return;
     }
-    let place = tables.iter().rposition(maps_labels).map_or(reading, |mapping| (mapping + 1).max(reading));
+    // A copy of the label that is mapped is not what the loss sees.
+    let mapping = tables.iter().rposition(|table| maps_labels(table) && works_on(table, "label"));
+    let place = mapping.map_or(reading, |mapping| (mapping + 1).max(reading));
     let mut table = Node::named("CheckCase").with("channels", recipe.image_channels() as i64);
     match recipe.output() {
         Output::Labels => {

@@ -4,15 +4,14 @@ mod chamfer;
 mod normals;
 mod subvoxel;
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 use hearth_kernels::label::{self, LabelError, To};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MetricError;
-use super::inputs::{apart, foreground, read, same_shape};
-use crate::ignored::counted;
+use super::inputs::{foreground, read, without_ignored};
 use chamfer::{Steps, steps};
 
 /// How distance is measured.
@@ -47,13 +46,7 @@ impl Masks {
         include_background: bool,
         ignore_index: Option<i64>,
     ) -> Result<Self, MetricError> {
-        let (label, marked) = apart(pred, label, ignore_index);
-        same_shape(metric, pred, &label)?;
-        let (mut pred, mut label) = (pred.clone().cast(DType::F32), label.cast(DType::F32));
-        if let Some(index) = ignore_index {
-            let mask = marked.unwrap_or_else(|| counted(&label, index)).expand(label.dims());
-            (pred, label) = (pred * mask.clone(), label * mask);
-        }
+        let (mut pred, mut label) = without_ignored(metric, pred, label, ignore_index)?;
         if !include_background {
             (pred, label) = (foreground(pred), foreground(label));
         }
