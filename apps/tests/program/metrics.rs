@@ -41,6 +41,31 @@ fn two_cases(dir: &Path) -> (PathBuf, PathBuf) {
     (pred, label)
 }
 
+/// Half of the prediction lies where nobody annotated.
+#[test]
+fn ignored_voxels_count_nowhere() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (pred, label) = (dir.path().join("pred.nii.gz"), dir.path().join("label.nii.gz"));
+    boxes(&pred, &[(1.0, [3, 2, 2], [5, 4, 4])]);
+    boxes(&label, &[(1.0, [2, 2, 2], [4, 4, 4]), (9.0, [4, 2, 2], [5, 4, 4])]);
+    let (pred, label) = (text(&pred), text(&label));
+    let files = ["metrics", "-p", &pred, "-l", &label];
+    let measured = ["-m", "dice", "-m", "accuracy", "-m", "hausdorff", "-m", "generalized_dice", "--csv"];
+    let csv = succeed(&[&files[..], &measured, &["--ignore", "9"]].concat());
+    let (both, found, drawn) = (4.0, 4.0, 8.0);
+    let dice: f64 = 2.0 * both / (found + drawn);
+    let right: f64 = (512.0 - 4.0 - 4.0) / (512.0 - 4.0);
+    let of_class = csv.lines().find(|line| line.starts_with("pred,1,")).expect("a line");
+    let values: Vec<f64> = of_class.split(',').filter_map(|value| value.parse().ok()).skip(1).collect();
+    let wanted = [dice, right, 1.0];
+    assert!(values.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4) && values.len() >= 3, "{csv}");
+    assert!(!csv.contains("pred,9,"), "{csv}");
+    assert!(csv.contains("pred,all,,,,0.66666"), "{csv}");
+
+    fail(&[&files[..], &["-m", "mae", "--ignore", "9"]].concat(), 1, &["--ignore is for label maps"]);
+    fail(&[&files[..], &["-m", "dice:ignore_index=9"]].concat(), 1, &["use --ignore LABEL"]);
+}
+
 #[test]
 fn folders_are_paired_and_measured_by_class() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -13,6 +13,15 @@ use crate::error::{Context, Failure, Outcome};
 use crate::run::Empty;
 use crate::run::penalty::{Measures, diagonal};
 
+/// What does not depend on a metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// What counts where a mask is empty.
+    pub empty: Empty,
+    /// The label of voxels that count nowhere.
+    pub ignore: Option<u32>,
+}
+
 /// An image with more label values than this is not a label map.
 const MOST_CLASSES: usize = 256;
 
@@ -184,13 +193,13 @@ fn batch(values: Vec<f32>, image: &Image, channels: usize) -> Tensor<5> {
 }
 
 /// Reads and measures a case.
-pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes, empty: Empty) -> Outcome<Rows> {
+pub fn case(pair: &Pair, specs: &[Spec], classes: &Classes, rules: Rules) -> Outcome<Rows> {
     let doing = || format!("case {}", pair.case);
     let (pred, label) = (read_image(&pair.pred).while_doing(doing)?, read_image(&pair.label).while_doing(doing)?);
-    measured(&pred, &label, specs, classes, empty).while_doing(doing)
+    measured(&pred, &label, specs, classes, rules).while_doing(doing)
 }
 
-fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empty: Empty) -> Outcome<Rows> {
+fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rules: Rules) -> Outcome<Rows> {
     same_grid(pred, label)?;
     let dims = if label.shape()[2] == 1 { 2 } else { 3 };
     let spacing = [label.spacing()];
@@ -201,11 +210,15 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
     };
     if specs.iter().any(|spec| spec.kind != Kind::Image) {
         let (channels, per_channel) = (label.channels(), label.channels() > 1);
+        if let Some(ignore) = rules.ignore.filter(|_| per_channel) {
+            return Err(Failure::new(format!("--ignore {ignore}: the label has {channels} channels; expected one")));
+        }
         let present = if per_channel {
             (0..channels as u32).collect()
         } else {
             let mut present = values(pred, "prediction")?;
             present.extend(values(label, "label")?);
+            present.retain(|value| Some(*value) != rules.ignore);
             present
         };
         let counted: Vec<Class> = if per_channel {
@@ -215,26 +228,45 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
             classes.of(&present)?
         };
         let (pred_values, label_values) = (pred.to_vec(), label.to_vec());
+        let counts: Option<Vec<bool>> =
+            rules.ignore.map(|ignore| label_values.iter().map(|value| *value as u32 != ignore).collect());
         let mask = |all: &[f32], value: u32| -> Vec<f32> {
             if per_channel {
                 let size = all.len() / channels;
                 let own = all.get(value as usize * size..(value as usize + 1) * size).unwrap_or_default();
                 return own.iter().map(|v| f32::from(*v != 0.0)).collect();
             }
-            all.iter().map(|v| f32::from(classes.holds(value, *v as u32))).collect()
+            let held = all.iter().map(|v| f32::from(classes.holds(value, *v as u32)));
+            match &counts {
+                Some(counts) => held.zip(counts).map(|(held, counts)| if *counts { held } else { 0.0 }).collect(),
+                None => held.collect(),
+            }
+        };
+        // Metrics that count voxels see those that count, in a row; to distances the others are empty.
+        let of_counted = |spec: &Spec, values: &[f32], image: &Image, channels: usize| match &counts {
+            Some(counts) if spec.counts_voxels() => {
+                let kept = |(value, counts): (&f32, &bool)| counts.then_some(*value);
+                let kept: Vec<f32> = values.iter().zip(counts.iter().cycle()).filter_map(kept).collect();
+                let length = kept.len() / channels;
+                Tensor::from_data(TensorData::new(kept, [1, channels, length, 1, 1]), &hearth_data::host_device())
+            }
+            _ => batch(values.to_vec(), image, channels),
         };
         for (place, class) in counted.iter().enumerate() {
             let Class::Value(value, _) = class else { continue };
             let (p, l) = (mask(&pred_values, *value), mask(&label_values, *value));
             let (in_pred, in_label) = (p.contains(&1.0), l.contains(&1.0));
-            let (p, l) = (batch(p, pred, 1), batch(l, label, 1));
             for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Class) {
                 let config = spec.config(dims, place + 1)?;
                 let apart = diagonal(label.shape(), label.spacing());
-                let by_rule = empty.value(Measures::of(&config), in_pred != in_label, !in_pred && !in_label, apart);
+                let by_rule =
+                    rules.empty.value(Measures::of(&config), in_pred != in_label, !in_pred && !in_label, apart);
                 let value = match by_rule {
                     Some(value) => value,
-                    None => one(&config, &p, &l, &spacing)?,
+                    None => {
+                        let [p, l] = [(&p, pred), (&l, label)].map(|(mask, of)| of_counted(spec, mask, of, 1));
+                        one(&config, &p, &l, &spacing)?
+                    }
                 };
                 put(class, at, value, by_rule.is_some() && in_pred != in_label);
             }
@@ -245,7 +277,7 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, empt
                     Class::Value(value, _) => Some(mask(values, *value)),
                     Class::All => None,
                 });
-                batch(each.flatten().collect(), image, counted.len())
+                of_counted(spec, &each.flatten().collect::<Vec<f32>>(), image, counted.len())
             };
             let (p, l) = (all(&pred_values, pred), all(&label_values, label));
             let value = if counted.is_empty() { 1.0 } else { one(&spec.config(dims, 1)?, &p, &l, &spacing)? };

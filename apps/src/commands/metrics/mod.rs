@@ -41,6 +41,9 @@ pub struct Args {
     /// brats2023 (1, 2, 3) or tutorial number them, or a list as in core=1+3,whole=1+2+3
     #[arg(long, value_name = "NAME|LIST", conflicts_with_all = ["labels", "include_background"])]
     regions: Option<String>,
+    /// The label of voxels that nobody annotated: they count nowhere
+    #[arg(long, value_name = "LABEL")]
+    ignore: Option<u32>,
     /// Also measure class 0
     #[arg(long)]
     include_background: bool,
@@ -74,13 +77,17 @@ pub fn run(args: &Args) -> Outcome {
         Some(regions) => measure::Classes::of_regions(regions::read(regions)?),
         None => measure::Classes::read(&args.labels, args.include_background)?,
     };
+    if let (Some(_), Some(spec)) = (args.ignore, specs.iter().find(|spec| spec.kind == spec::Kind::Image)) {
+        return Err(Failure::new(format!("--ignore is for label maps, and {} compares images", spec.text)));
+    }
+    let rules = measure::Rules { empty: args.empty.rule(), ignore: args.ignore };
     let pairs = pairs::find(pred, label)?;
     for (path, of) in &pairs.alone {
         note!("{} has no {of}; it is skipped", path.display());
     }
     let mut measured = report::Report::new(specs.iter().map(|spec| spec.text.clone()).collect());
     for pair in &pairs.found {
-        match measure::case(pair, &specs, &classes, args.empty.rule()) {
+        match measure::case(pair, &specs, &classes, rules) {
             Ok(rows) => measured.add(&pair.case, rows),
             Err(failure) => {
                 note!("{}", failure.line());

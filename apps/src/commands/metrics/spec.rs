@@ -116,9 +116,20 @@ impl Spec {
             let key = if key.trim() == "tolerance" { "class_thresholds" } else { key.trim() };
             options.insert(key.to_owned(), serde_json::to_value(&value["v"])?);
         }
+        if options.contains_key("ignore_index") {
+            let what =
+                "ignore_index is an index of channels, and classes are measured one at a time: use --ignore LABEL";
+            return Err(Failure::new(what).context(format!("--metric {text}")));
+        }
         let spec = Self { text: text.to_owned(), kind, options };
         spec.config(3, 1).while_doing(|| format!("--metric {text}"))?;
         Ok(spec)
+    }
+
+    /// Whether it counts voxels, wherever they lie.
+    pub fn counts_voxels(&self) -> bool {
+        let of_places = ["HausdorffDistanceMetric", "SurfaceDistanceMetric", "SurfaceDiceMetric", "LesionWiseMetric"];
+        !self.options["name"].as_str().is_some_and(|name| of_places.contains(&name))
     }
 
     /// The metric for images with this number of axes; `class` is the index of the class among
@@ -189,5 +200,6 @@ mod tests {
         fails("hausdorff:percentile", "key=value");
         fails("surface_dice", "tolerance");
         fails("psnr", "max_val");
+        fails("dice:ignore_index=2", "--ignore LABEL");
     }
 }
