@@ -201,6 +201,8 @@ where
         let writer = {
             let (gate, begin, write) = (&gate, &begin, &mut write);
             scope.spawn(move || {
+                // Where it ends early, no case leaves any more, and nobody may wait for that.
+                let _stop = Stop(gate);
                 begin();
                 let (mut results, mut seconds) = (Vec::with_capacity(items.len()), 0.0);
                 for (index, made, spent) in made {
@@ -368,6 +370,20 @@ mod tests {
         let (most, large) = (most.into_inner(), large.into_inner());
         assert!((2..=5).contains(&most), "{most} of small ones");
         assert!((1..=2).contains(&large), "{large} of large ones");
+    }
+
+    /// The writer fails while all cases that may be held wait for it.
+    #[test]
+    fn a_writer_that_fails_late_keeps_nobody_waiting() {
+        let items: Vec<usize> = (0..20).collect();
+        let ended = catch_unwind(|| {
+            let write = |_, _, _| {
+                pause(50);
+                panic!("writing");
+            };
+            overlapped(&items, WIDE, || {}, |item| Ok::<usize, ()>(*item), |_| 1, |_, got| Ok(got), write).wall
+        });
+        assert!(ended.is_err());
     }
 
     #[test]
