@@ -62,6 +62,16 @@ fn ignored_voxels_count_nowhere() {
     assert!(!csv.contains("pred,9,"), "{csv}");
     assert!(csv.contains("pred,all,,,,0.66666"), "{csv}");
 
+    // No class at all, and nothing that counts.
+    let nothing = text(&dir.path().join("nothing.nii.gz"));
+    boxes(Path::new(&nothing), &[(9.0, [0, 0, 0], [8, 8, 8])]);
+    let empty = ["metrics", "-p", &pred, "-l", &nothing, "--ignore", "9"];
+    fail(&[&empty[..], &measured].concat(), 1, &["no voxel of the label counts"]);
+    let background = text(&dir.path().join("background.nii.gz"));
+    boxes(Path::new(&background), &[(9.0, [0, 0, 0], [1, 1, 1])]);
+    let flat = ["metrics", "-p", &background, "-l", &background, "--ignore", "9"];
+    assert!(succeed(&[&flat[..], &measured].concat()).contains("background,all,,,,1"), "nothing, and rightly so");
+
     fail(&[&files[..], &["-m", "mae", "--ignore", "9"]].concat(), 1, &["--ignore is for label maps"]);
     fail(&[&files[..], &["-m", "dice:ignore_index=9"]].concat(), 1, &["use --ignore LABEL"]);
 }

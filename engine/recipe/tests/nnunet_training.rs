@@ -187,7 +187,18 @@ fn what_cannot_be_left_out_is_refused() {
     assert_eq!(filled.matches("ignore_index = 2").count(), 2, "{filled}");
     let again = Recipe::read(&Document::parse("again.toml", filled.clone()).expect("TOML")).expect("a recipe");
     assert_eq!(again.to_toml().expect("TOML"), filled);
+    // What a recipe says of its metric stays, under the name that it has without `ignore_label`.
+    let regions = "task = { name = \"Regions\", classes = [[1, 2], [2]], ignore_label = 3 }\n";
+    let focal = "loss = { name = \"DiceFocalLoss\", sigmoid = true }\n";
+    for (written, counts) in [("", true), ("metric = { include_background = false }\n", false)] {
+        let (name, dice) = read(&format!("{regions}{focal}{written}")).expect("a recipe").metric.list().swap_remove(0);
+        assert_eq!((name.as_str(), dice.includes_background()), ("mean_dice", counts));
+    }
     for (more, said) in [
+        (
+            format!("{task}{loss}[metric.lesions]\nname = \"DiceMetric\"\nper_component = true\n"),
+            "does not support `ignore_index`",
+        ),
         (format!("{task}loss = {{ name = \"HausdorffDTLoss\" }}\n"), "HausdorffDTLoss counts every voxel"),
         (format!("{task}{loss}[metric.lesions]\nname = \"LesionWiseMetric\"\n"), "counts every voxel"),
         (format!("task = {{ name = \"Segmentation\", ignore_label = 1 }}\n{loss}"), "the label of the class \"ball\""),

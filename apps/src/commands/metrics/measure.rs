@@ -230,6 +230,10 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
         let (pred_values, label_values) = (pred.to_vec(), label.to_vec());
         let counts: Option<Vec<bool>> =
             rules.ignore.map(|ignore| label_values.iter().map(|value| *value as u32 != ignore).collect());
+        if counts.as_ref().is_some_and(|counts| !counts.contains(&true)) {
+            let what = "no voxel of the label counts: all are what --ignore names; exclude the case";
+            return Err(Failure::new(what));
+        }
         let mask = |all: &[f32], value: u32| -> Vec<f32> {
             if per_channel {
                 let size = all.len() / channels;
@@ -243,19 +247,19 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
             }
         };
         // Metrics that count voxels see those that count, in a row; to distances the others are empty.
-        let of_counted = |spec: &Spec, values: &[f32], image: &Image, channels: usize| match &counts {
-            Some(counts) if spec.counts_voxels() => {
-                let kept = |(value, counts): (&f32, &bool)| counts.then_some(*value);
-                let kept: Vec<f32> = values.iter().zip(counts.iter().cycle()).filter_map(kept).collect();
-                let length = kept.len() / channels;
-                Tensor::from_data(TensorData::new(kept, [1, channels, length, 1, 1]), &hearth_data::host_device())
-            }
-            _ => batch(values.to_vec(), image, channels),
+        let in_a_row = |values: &[f32], channels: usize| {
+            let counts = counts.as_ref()?;
+            let kept = |(value, counts): (&f32, &bool)| counts.then_some(*value);
+            let kept: Vec<f32> = values.iter().zip(counts.iter().cycle()).filter_map(kept).collect();
+            let length = kept.len() / channels;
+            Some(Tensor::from_data(TensorData::new(kept, [1, channels, length, 1, 1]), &hearth_data::host_device()))
         };
         for (place, class) in counted.iter().enumerate() {
             let Class::Value(value, _) = class else { continue };
             let (p, l) = (mask(&pred_values, *value), mask(&label_values, *value));
             let (in_pred, in_label) = (p.contains(&1.0), l.contains(&1.0));
+            let of_counted = in_a_row(&p, 1).zip(in_a_row(&l, 1));
+            let whole = (batch(p, pred, 1), batch(l, label, 1));
             for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.kind == Kind::Class) {
                 let config = spec.config(dims, place + 1)?;
                 let apart = diagonal(label.shape(), label.spacing());
@@ -264,8 +268,8 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
                 let value = match by_rule {
                     Some(value) => value,
                     None => {
-                        let [p, l] = [(&p, pred), (&l, label)].map(|(mask, of)| of_counted(spec, mask, of, 1));
-                        one(&config, &p, &l, &spacing)?
+                        let (p, l) = of_counted.as_ref().filter(|_| spec.counts_voxels()).unwrap_or(&whole);
+                        one(&config, p, l, &spacing)?
                     }
                 };
                 put(class, at, value, by_rule.is_some() && in_pred != in_label);
@@ -277,10 +281,16 @@ fn measured(pred: &Image, label: &Image, specs: &[Spec], classes: &Classes, rule
                     Class::Value(value, _) => Some(mask(values, *value)),
                     Class::All => None,
                 });
-                of_counted(spec, &each.flatten().collect::<Vec<f32>>(), image, counted.len())
+                let each: Vec<f32> = each.flatten().collect();
+                in_a_row(&each, counted.len()).unwrap_or_else(|| batch(each, image, counted.len()))
             };
-            let (p, l) = (all(&pred_values, pred), all(&label_values, label));
-            let value = if counted.is_empty() { 1.0 } else { one(&spec.config(dims, 1)?, &p, &l, &spacing)? };
+            let value = match counted.is_empty() {
+                true => 1.0,
+                false => {
+                    let (p, l) = (all(&pred_values, pred), all(&label_values, label));
+                    one(&spec.config(dims, 1)?, &p, &l, &spacing)?
+                }
+            };
             put(&Class::All, at, value, false);
         }
     }

@@ -3,6 +3,7 @@
 use hearth_nn::losses::LossConfig;
 use hearth_registry::{Document, Fault, Node};
 
+use super::metric::MEAN_DICE;
 use super::{Metric, Output, Recipe};
 
 const KEY: &str = "ignore_index";
@@ -29,8 +30,9 @@ impl Recipe {
             self.loss = Some(ignoring);
         }
         if let Metric::Dice { .. } = self.metric {
-            self.metric = Metric::Named { key: None, metrics: self.metric.list() };
+            self.metric = Metric::Named { key: Some(MEAN_DICE.to_owned()), metrics: self.metric.list() };
         }
+        let classes = self.labels.len();
         let Metric::Named { metrics, .. } = &mut self.metric else { return Ok(()) };
         for (name, config) in metrics {
             *config = config.with(KEY, index).map_err(|_| {
@@ -41,6 +43,7 @@ impl Recipe {
                 );
                 document.fault(&format!("metric.{name}"), message)
             })?;
+            config.check_for(classes).map_err(|error| document.located(&format!("metric.{name}"), error.into()))?;
         }
         Ok(())
     }

@@ -284,8 +284,8 @@ impl Recipe {
             }
         }
         recipe.check(document)?;
-        recipe.leave_out_ignored(document)?;
         recipe.fill_in(document);
+        recipe.leave_out_ignored(document)?;
         Ok(recipe)
     }
 
