@@ -434,9 +434,26 @@ fn smaller_images_are_padded_where_that_is_asked_for() {
     assert_eq!(back.to_vec(), [0.0, 0.0]);
 }
 
+/// In a process of its own: what is measured is the memory of a whole process.
 #[test]
-#[ignore = "measures: takes a minute"]
 fn memory_stays_flat_over_200_epochs() {
+    const ALONE: &str = "HEARTH_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let program = std::env::current_exe().expect("this program");
+        let output = std::process::Command::new(program)
+            .args(["--exact", "loading::memory_stays_flat_over_200_epochs", "--nocapture"])
+            .env(ALONE, "1")
+            .output()
+            .expect("a process");
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(
+            output.status.success() && said[0].contains("\"epoch\": 200"),
+            "{}: {}",
+            output.status,
+            said.join("\n")
+        );
+        return;
+    }
     let (_dir, items) = phantom(8);
     let options = CacheOptions { storage: hearth_data::Storage::Exact, ..CacheOptions::default() };
     let dataset = CacheDataset::new(items, Pipeline::clone(&pipeline()).seed(7), options).expect("it fits");
@@ -458,5 +475,5 @@ fn memory_stays_flat_over_200_epochs() {
         println!("{{\"bench\": \"rss\", \"epoch\": {epoch}, \"mib\": {mib:.1}}}");
     }
     let (early, late) = (figures[1].1, figures[5].1);
-    assert!(late < early * 1.1 + 8.0, "from {early:.1} MiB after 20 epochs to {late:.1} after 200");
+    assert!(late < early * 1.1 + 4.0, "from {early:.1} MiB after 20 epochs to {late:.1} after 200");
 }
