@@ -4,6 +4,7 @@
 use burn::tensor::{DType, Tensor};
 
 use super::InferError;
+use super::at_once::AtOnce;
 use super::sliding_window::{Canvas, NAME, Scan, Window};
 
 /// Windows in the order of their positions along the axis, in groups of `steps` different
@@ -20,7 +21,7 @@ pub(super) fn infer(
     x: Tensor<5>,
     scan: &Scan,
     net: &dyn Fn(Tensor<5>) -> Vec<Tensor<5>>,
-    batch_size: usize,
+    mut at_once: AtOnce<'_>,
     [steps, axis]: [usize; 2],
 ) -> Result<Tensor<5>, InferError> {
     let channels = x.dims()[1];
@@ -31,7 +32,9 @@ pub(super) fn infer(
             let mut buffer: Option<Canvas> = None;
             let start = group.iter().map(|window| window[axis][0]).min().unwrap_or(0);
             let stop = group.iter().map(|window| window[axis][1]).max().unwrap_or(0);
-            for call in group.chunks(batch_size) {
+            let mut rest = group.as_slice();
+            while !rest.is_empty() {
+                let (call, behind) = rest.split_at(at_once.size().min(rest.len()));
                 let cut = call.iter().map(|[wx, wy, wz]| {
                     let [wx, wy, wz] = [wx, wy, wz].map(|[start, stop]| *start..*stop);
                     x.clone().slice([item..item + 1, 0..channels, wx, wy, wz])
@@ -39,6 +42,10 @@ pub(super) fn infer(
                 let input = Tensor::cat(cut.collect(), 0);
                 let window = input.dims();
                 let mut outputs = net(input);
+                if at_once.exceeded(&outputs, call.len()) {
+                    continue;
+                }
+                rest = behind;
                 let [_, _, rx, ry, rz] = window;
                 let wrong = |got: [usize; 5], expected: &str| {
                     Err(InferError::Output { inferer: NAME, window, got, expected: expected.to_owned() })

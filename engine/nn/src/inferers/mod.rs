@@ -1,5 +1,6 @@
 //! How a network is applied to an image: as a whole, or window by window.
 
+mod at_once;
 mod buffered;
 mod importance_map;
 mod padding;
@@ -11,6 +12,7 @@ mod sliding_window;
 mod splitter;
 mod windows;
 
+pub use at_once::Room;
 pub use importance_map::{BlendMode, compute_importance_map};
 pub use padding::PaddingMode;
 pub use patch::PatchInferer;

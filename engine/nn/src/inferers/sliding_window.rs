@@ -8,6 +8,7 @@ use hearth_kernels::add_window;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::at_once::{AtOnce, Room};
 use super::buffered;
 use super::importance_map::{BlendMode, importance_map};
 use super::padding::PaddingMode;
@@ -20,6 +21,8 @@ use crate::layers::Axes;
 /// Windows of all items are taken in order, `sw_batch_size` at a time, and a group may span items.
 /// The network may give another spatial size than the window's; the output is scaled likewise.
 /// Two-dimensional images (`z = 1`) take options for two axes.
+///
+/// Where a GPU has no memory for a group, half as many windows are taken from there on, with a warning.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -69,6 +72,10 @@ pub struct SlidingWindowInferer {
     /// The axis of `buffer_steps`; negative ones count from the last.
     #[serde(default = "last")]
     pub buffer_dim: i64,
+    /// What the device was found to have memory for.
+    #[serde(skip)]
+    #[setters(skip)]
+    pub room: Room,
 }
 
 fn one() -> usize {
@@ -127,6 +134,7 @@ impl SlidingWindowInferer {
             cval: 0.0,
             buffer_steps: None,
             buffer_dim: last(),
+            room: Room::default(),
         }
     }
 
@@ -140,15 +148,23 @@ impl SlidingWindowInferer {
         if let Some(steps) = self.buffer_steps.filter(|steps| *steps > 0) {
             let axis = self.buffer_axis(x.dims())?;
             let x = self.pad(x, &scan)?;
-            return Ok(vec![buffered::infer(x, &scan, net, self.sw_batch_size, [steps, axis])?]);
+            return Ok(vec![buffered::infer(
+                x,
+                &scan,
+                net,
+                AtOnce::new(self.sw_batch_size, &self.room),
+                [steps, axis],
+            )?]);
         }
         let x = self.pad(x, &scan)?;
         let [_, channels, ..] = x.dims();
         let total = scan.windows.len() * scan.batch;
         let place = |window: usize| (window / scan.windows.len(), scan.windows[window % scan.windows.len()]);
         let mut canvases: Vec<Canvas> = Vec::new();
-        for first in (0..total).step_by(self.sw_batch_size) {
-            let group = first..(first + self.sw_batch_size).min(total);
+        let mut at_once = AtOnce::new(self.sw_batch_size, &self.room);
+        let mut first = 0;
+        while first < total {
+            let group = first..(first + at_once.size()).min(total);
             let cut = group.clone().map(|window| {
                 let (item, [wx, wy, wz]) = place(window);
                 x.clone().slice([item..item + 1, 0..channels, wx[0]..wx[1], wy[0]..wy[1], wz[0]..wz[1]])
@@ -158,6 +174,10 @@ impl SlidingWindowInferer {
                 if cut.len() == 1 { cut.into_iter().next().unwrap_or_else(|| x.clone()) } else { Tensor::cat(cut, 0) };
             let window_shape = input.dims();
             let outputs = net(input);
+            if at_once.exceeded(&outputs, group.len()) {
+                continue;
+            }
+            first = group.end;
             if canvases.is_empty() {
                 canvases = scan.canvases(&outputs)?;
             }

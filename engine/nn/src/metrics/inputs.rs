@@ -3,6 +3,7 @@
 use burn::tensor::{DType, Tensor};
 
 use super::MetricError;
+use crate::device_error::reason;
 use crate::ignored::counted;
 
 /// An error where the shapes differ.
@@ -39,7 +40,7 @@ pub fn count(x: Tensor<5>) -> Tensor<2> {
 /// # Errors
 /// [`MetricError::Read`] where reading from the device fails.
 pub fn read<const D: usize>(metric: &'static str, x: Tensor<D>) -> Result<Vec<f32>, MetricError> {
-    x.cast(DType::F32).try_into_vec_as::<f32>().map_err(|e| MetricError::Read { metric, reason: e.to_string() })
+    x.cast(DType::F32).try_into_vec_as::<f32>().map_err(|e| MetricError::Read { metric, reason: reason(&e) })
 }
 
 /// 1 where a condition holds, 0 elsewhere, f32.

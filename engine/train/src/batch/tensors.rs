@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_data::Batch;
 use hearth_engine::{Combine, DType, HostError, HostTensor};
+use hearth_nn::device_error::reason;
 
 use crate::batch::facts::Facts;
 use crate::batch::step_error::{StepError, name_cases};
@@ -105,7 +106,7 @@ impl Tensors {
         }
         let values = tensor
             .try_into_vec_as::<f32>()
-            .map_err(|e| HostError::new(format!("tensor `{name}` cannot be read back from the device: {e}")))?;
+            .map_err(|e| HostError::new(format!("tensor `{name}` cannot be read back from the device: {}", reason(&e))))?;
         HostTensor::from_f32(shape, &values)
     }
 

@@ -9,6 +9,7 @@ use hearth_engine::{
     BoxError, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues, Level, NamesOf, State,
     Workflow, not_offered, trace,
 };
+use hearth_nn::device_error::reason;
 use hearth_nn::losses::Loss;
 use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;
@@ -295,7 +296,7 @@ impl<N: Network> Host for Evaluation<N> {
         let loss = loss.ok_or_else(|| HostError::new(format!("no output `{name}`; there are: {}", known())))?;
         let value: f32 = loss
             .try_into_scalar()
-            .map_err(|e| HostError::new(format!("the loss `{name}` cannot be read back from the device: {e}")))?;
+            .map_err(|e| HostError::new(format!("the loss `{name}` cannot be read back from the device: {}", reason(&e))))?;
         Ok(f64::from(value))
     }
 

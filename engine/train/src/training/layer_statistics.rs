@@ -4,6 +4,7 @@
 use burn::module::{ModuleVisitor, Param};
 use burn::tensor::{DType, Int, Tensor};
 use hearth_engine::{HostError, LayerStatistics};
+use hearth_nn::device_error::reason;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::Gradients;
 use hearth_nn::parameters;
@@ -46,7 +47,8 @@ fn of(layers: Vec<(String, Tensor<1>)>) -> Result<Vec<LayerStatistics>, HostErro
     let counts: Vec<usize> = layers.iter().map(|(_, values)| values.dims()[0]).collect();
     let (numbers, finite): (Vec<_>, Vec<_>) = layers.iter().map(|(_, values)| measure(values.clone())).unzip();
     let unread = |error: &dyn std::fmt::Display| {
-        HostError::new(format!("the statistics of the layers cannot be read back from the device: {error}"))
+        let why = reason(&error);
+        HostError::new(format!("the statistics of the layers cannot be read back from the device: {why}"))
     };
     let numbers: Vec<f32> = Tensor::cat(numbers, 0).try_into_vec_as().map_err(|error| unread(&error))?;
     let finite: Vec<i64> = Tensor::cat(finite, 0).try_into_vec_as().map_err(|error| unread(&error))?;

@@ -3,6 +3,7 @@
 use burn::module::{ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use hearth_engine::{HostError, HostTensor};
+use hearth_nn::device_error::reason;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::Gradients;
 use hearth_nn::{ParameterName, parameters};
@@ -70,7 +71,7 @@ fn find<N: Network>(network: &N, index: usize) -> Result<(Tensor<1>, Vec<usize>)
 fn to_host(values: Tensor<1>, shape: Vec<usize>) -> Result<HostTensor<'static>, HostError> {
     let values = values
         .try_into_vec_as::<f32>()
-        .map_err(|e| HostError::new(format!("the values cannot be read back from the device: {e}")))?;
+        .map_err(|e| HostError::new(format!("the values cannot be read back from the device: {}", reason(&e))))?;
     HostTensor::from_f32(shape, &values)
 }
 

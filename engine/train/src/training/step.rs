@@ -9,6 +9,7 @@ use hearth_engine::{
     Level, Metrics, NamesOf, Snapshot, State, Wants, Workflow, Written, not_offered, trace,
 };
 use hearth_kernels::conv3d::as_part_of;
+use hearth_nn::device_error::reason;
 use hearth_nn::layers::SyncedNorms;
 use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::Network;
@@ -436,7 +437,7 @@ pub(crate) fn of_rank(state: &State) -> u64 {
 /// A number that handlers ask for, read back from the device.
 pub(crate) fn read_back(tensor: Tensor<1>, what: &str) -> Result<f64, HostError> {
     let value: Result<f32, _> = tensor.try_into_scalar();
-    let value =
-        value.map_err(|error| HostError::new(format!("{what} cannot be read back from the device: {error}")))?;
+    let value = value
+        .map_err(|error| HostError::new(format!("{what} cannot be read back from the device: {}", reason(&error))))?;
     Ok(f64::from(value))
 }

@@ -1,0 +1,49 @@
+//! What a device's error means to a user. Burn hands the errors of drivers on as texts.
+
+use std::fmt::Display;
+
+/// Whether the device has no memory left, or never had as much.
+pub fn is_out_of_memory(error: &str) -> bool {
+    size_asked_for(error).is_some() || error.contains("out-of-memory error")
+}
+
+/// The bytes that were asked for (cubecl's `IoError::OutOfMemory` and `IoError::BufferTooBig`).
+fn size_asked_for(error: &str) -> Option<u64> {
+    ["out of device memory allocating ", "can't allocate buffer of size: "].iter().find_map(|before| {
+        let rest = &error[error.find(before)? + before.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().ok()
+    })
+}
+
+/// Why the device did not compute a value: for a lack of memory what can be done, else its own words.
+pub fn reason(error: &impl Display) -> String {
+    let text = error.to_string();
+    if !is_out_of_memory(&text) {
+        return text;
+    }
+    let asked = match size_asked_for(&text) {
+        Some(bytes) => format!(", where {:.1} MiB more are needed", bytes as f64 / (1 << 20) as f64),
+        None => String::new(),
+    };
+    format!(
+        "the device is out of memory{asked}: take a smaller batch, crop or window; `hearth memory RECIPE` says what fits"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_says_how_much_and_what_to_do() {
+        let driver = "DeviceError: out of device memory allocating 1610612736 bytes\n   0: frame";
+        assert!(is_out_of_memory(driver) && is_out_of_memory("can't allocate buffer of size: 4096"));
+        assert_eq!(
+            reason(&driver),
+            "the device is out of memory, where 1536.0 MiB more are needed: take a smaller batch, crop or window; \
+             `hearth memory RECIPE` says what fits"
+        );
+        assert_eq!(reason(&"the device is lost"), "the device is lost");
+    }
+}
