@@ -20,8 +20,8 @@ pub struct Args {
     /// Build and run once, and end with the exit code of the run
     #[arg(long)]
     once: bool,
-    /// The command of hearth that is run with the plugin: `-- train RECIPE --data DIR --out runs/{n}`, where
-    /// {n} is the number of the run; by default `plugin check`
+    /// The command of hearth that is run with the plugin: `-- train RECIPE --data DIR --out RUN`, with the
+    /// number of the run in place of an n in braces; by default `plugin check`
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

@@ -68,6 +68,27 @@ fn built(root: &Path) -> BTreeMap<&'static str, Plugin> {
     plugins
 }
 
+/// What docs/plugins/first.md tells to write: the plugin, and what a run of two epochs with it asks for.
+fn of_the_chapter(root: &Path) -> (Plugin, Vec<String>) {
+    let text = include_str!("../../../../docs/plugins/first.md");
+    let blocks: Vec<&str> =
+        text.split("```rust,ignore\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let [source, test] = blocks[..] else { panic!("a source and a test, not {} blocks", blocks.len()) };
+    let sdk = SdkSource::Path(root.join("my-handler/sdk/plugins/sdk"));
+    let dir = root.join("hardest");
+    scaffold(&dir, "hardest", Template::Handler, &sdk).expect("a crate");
+    std::fs::copy(root.join("my-handler/Cargo.lock"), dir.join("Cargo.lock")).expect("a lock file");
+    std::fs::write(dir.join("src/lib.rs"), source).expect("the source");
+    std::fs::write(dir.join("tests/rehearsal.rs"), test).expect("the test");
+    let target = here().join("../../scaffold");
+    let text = cargo(&dir, &target, &["test"]);
+    assert!(text.contains("3 passed") && !text.contains("warning"), "{text}");
+    cargo(&dir, &target, &["build"]);
+    let plugin = load(&library(&target.join("release"), "hardest")).expect("the plugin of the chapter loads");
+    let notes = run(&plugin, "", 2);
+    (plugin, notes)
+}
+
 /// A run of a trainer with one plugin; returns the requests.
 fn run(plugin: &Plugin, options: &str, epochs: u64) -> Vec<String> {
     let mut engine = Engine::new("trainer");
@@ -119,6 +140,13 @@ fn plugins_of_every_template_build_pass_their_tests_and_work() {
     assert_eq!(*smooth.run(&[image], "").expect("no error")[0].values, [3.0, 3.0, 3.0]);
     let fault = parts.component(ComponentKind::Transform, "Smooth", table("radius = 99")).err().expect("too wide");
     assert_eq!((fault.path.as_str(), parts.components().len()), ("radius", 2));
+
+    let (chapter, notes) = of_the_chapter(folder.path());
+    let told: Vec<&str> = notes.iter().filter_map(|note| note.strip_prefix("Notice: ")).collect();
+    let line = |epoch| format!("hardest: case_1.nii, case_2.nii, loss 0.1250, in epoch {epoch}");
+    assert_eq!(told, [line(1), line(2)], "{notes:?}");
+    let fault = chapter.handler(table("every = 0")).err().expect("no such number");
+    assert_eq!(fault.path, "every");
 
     let plugin = &plugins["ensemble-combiner"];
     let mut engine = Engine::new("ensemble");
