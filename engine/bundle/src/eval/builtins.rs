@@ -74,13 +74,18 @@ impl Scope<'_> {
                 Some(Value::Text(device)) => Value::Device(device.clone()),
                 _ => return Err(Fault::value("torch.device without a name")),
             },
+            // Arrays and tensors are the same here.
+            "torch.from_numpy" if given.args.len() == 1 => given.args[0].clone(),
             "torch.load"
-            | "torch.from_numpy"
             | "torch.rand"
             | "torch.randn"
             | "torch.ones"
             | "torch.zeros"
+            | "numpy.load"
+            | "PIL.Image.fromarray"
+            | "scripts.utils.visualize_2d_image"
             | "datetime.datetime.now" => kept(name),
+            "monai.utils.first" | "monai.utils.misc.first" => kept("monai.utils.first"),
             "copy.deepcopy" | "copy.copy" => given.get(0, "x").cloned().unwrap_or(Value::None),
             "functools.partial" => kept(name),
             "sys.path.append" | "sys.path.insert" | "torch.cuda.set_device" | "monai.config.print_config" => {

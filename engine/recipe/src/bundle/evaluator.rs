@@ -108,8 +108,10 @@ impl Evaluator {
         }
         let network = match component.get("network") {
             Some(Value::Component(network)) => {
-                if let Err(fault) = spec(network) {
-                    or(fault);
+                match spec(network) {
+                    // A file that is not there is reported by the expression that reads it.
+                    Err(fault) if !fault.what.contains("an unknown value") => or(fault),
+                    _ => {}
                 }
                 Some(network.clone())
             }

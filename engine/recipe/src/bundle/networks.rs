@@ -27,12 +27,10 @@ pub(super) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
     };
     // The size of an image is part of this one.
     let ignored = if entry.name == "UNesT" { &IGNORED[1..] } else { &IGNORED[..] };
-    codes_are_given(component, "node_a")?;
     let mut table = table(component, entry.name, &[ignored, &["dints_space"]].concat(), true)?;
     if let Some(space) = component.get("dints_space") {
         let space = space.as_component().filter(|space| space.name() == "TopologyInstance");
         let space = space.ok_or_else(|| fault(component, "dints_space is no TopologyInstance"))?;
-        codes_are_given(space, "arch_code")?;
         table.insert("dints_space", topology(space)?);
     }
     // A number stands for a shape of one axis.
@@ -51,19 +49,6 @@ pub(super) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
 /// The paths of a DiNTS.
 fn topology(space: &Component) -> Result<Node, Fault> {
     table(space, "TopologyInstance", &["device"], false)
-}
-
-/// Codes of a topology come out of a file of NumPy arrays, which is not read.
-fn codes_are_given(component: &Component, key: &str) -> Result<(), Fault> {
-    let loaded = component.get(key).is_some_and(|value| match value.as_slice() {
-        Some(items) => items.iter().any(|item| matches!(item, Value::Call(_))),
-        None => matches!(value, Value::Call(_)),
-    });
-    if !loaded {
-        return Ok(());
-    }
-    let what = "comes out of a file of NumPy arrays, which is not read: give the lists by an override";
-    Err(fault(component, format!("{key} {what}, --{}::{key} '[[...], ...]'", component.id)))
 }
 
 /// Networks of bundles' own scripts that are here.
