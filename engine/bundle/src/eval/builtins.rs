@@ -101,6 +101,21 @@ impl Scope<'_> {
                 Value::None
             }
             _ if name.starts_with("monai.") && short == "from_engine" => kept(short),
+            // Files of this ending are written as this class does it.
+            "monai.data.register_writer" | "monai.data.image_writer.register_writer" => {
+                match (given.get(0, "ext_name").and_then(Value::as_str), given.args.get(1)) {
+                    (Some("json" | ".json"), Some(Value::Name(writer)))
+                        if &**writer == "scripts.ClassificationWriter" =>
+                    {
+                        Value::None
+                    }
+                    (ending, writer) => {
+                        let (ending, writer) =
+                            (ending.unwrap_or("?"), writer.map_or("nothing".to_owned(), Value::kind));
+                        return Err(Fault::outside(format!("a writer of {ending} files that is not here: {writer}")));
+                    }
+                }
+            }
             _ if name.starts_with("torch.backends.") || name.starts_with("logging.") => Value::None,
             // A class of MONAI's that is called, not written as a component.
             _ if name.starts_with("monai.")

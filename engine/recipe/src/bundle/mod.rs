@@ -18,6 +18,7 @@ mod networks;
 mod nodes;
 mod run;
 mod save;
+mod scores;
 mod slides;
 mod writing;
 

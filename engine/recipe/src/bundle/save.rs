@@ -77,7 +77,7 @@ impl Save {
         };
         let ending = text("output_ext", ".nii.gz")?.to_lowercase();
         let ending = if ending.starts_with('.') { ending } else { format!(".{ending}") };
-        if ![".nii.gz", ".nii", ".png", ".nrrd", ".mha", ".npy"].contains(&ending.as_str()) {
+        if ![".nii.gz", ".nii", ".png", ".nrrd", ".mha", ".npy", ".json"].contains(&ending.as_str()) {
             return Err(fault(component, format!("files that end in {ending} cannot be written")));
         }
         let dtype = match component.args.iter().find(|(key, _)| key == "output_dtype").map(|(_, value)| value) {
@@ -138,6 +138,12 @@ impl Save {
         image.data = image.data.to_device(&hearth_data::host_device());
         let dtype =
             self.dtype.clone().or_else(|| case.dtypes.get(key).cloned()).unwrap_or_else(|| "float32".to_owned());
+        if self.ending == ".json" {
+            let text = super::scores::json(&image)?;
+            hearth_files::replace(&path, text).while_doing(|| format!("cannot write {}", path.display()))?;
+            writing.done(path);
+            return Ok(());
+        }
         let options = if self.ending == ".png" {
             image = self.picture(image, &dtype)?;
             WriteOptions::default()
