@@ -54,7 +54,7 @@ pub use dicom::DicomReader;
 pub(crate) use dicom::accepted;
 pub use metaimage::MetaImageReader;
 pub use nifti::NiftiReader;
-pub use npy::NumpyReader;
+pub use npy::{NumpyReader, read_array};
 pub use nrrd::NrrdReader;
 pub use parts::{check_grids, read_parts};
 pub use raster::RasterReader;

@@ -55,6 +55,8 @@ pub(super) struct Chain {
     pub steps: Vec<Step>,
     /// What was left out or taken as something else.
     pub notes: Vec<String>,
+    /// Whether steps may be random.
+    random: bool,
 }
 
 impl Chain {
@@ -63,7 +65,19 @@ impl Chain {
     /// # Errors
     /// All that is not supported.
     pub fn new(value: Option<&Value>) -> Result<Self, Vec<Fault>> {
-        let (mut chain, mut faults) = (Chain::default(), Vec::new());
+        Self::of(value, Chain::default())
+    }
+
+    /// The same, whose steps may be random: what they draw is keyed by the seed of the case.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn random(value: Option<&Value>) -> Result<Self, Vec<Fault>> {
+        Self::of(value, Chain { random: true, ..Chain::default() })
+    }
+
+    fn of(value: Option<&Value>, mut chain: Chain) -> Result<Self, Vec<Fault>> {
+        let mut faults = Vec::new();
         chain.add(value, &mut faults);
         if faults.is_empty() { Ok(chain) } else { Err(faults) }
     }
@@ -87,7 +101,7 @@ impl Chain {
                 self.add(component.get("transforms"), faults);
                 continue;
             }
-            match steps(&component, &mut self.notes) {
+            match steps(&component, self.random, &mut self.notes) {
                 Ok(steps) => self.steps.extend(steps),
                 Err(fault) => faults.push(fault),
             }

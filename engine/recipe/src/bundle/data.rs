@@ -27,8 +27,8 @@ pub(super) struct Loading {
     pub batch: usize,
 }
 
-const LOADERS: [&str; 2] = ["DataLoader", "ThreadDataLoader"];
-const DATASETS: [&str; 6] =
+pub(super) const LOADERS: [&str; 2] = ["DataLoader", "ThreadDataLoader"];
+pub(super) const DATASETS: [&str; 6] =
     ["Dataset", "CacheDataset", "PersistentDataset", "CacheNTransDataset", "LMDBDataset", "SmartCacheDataset"];
 
 impl Loading {
@@ -87,12 +87,12 @@ impl Loading {
     }
 }
 
-fn given(images: &[String], key: &str) -> Vec<Value> {
+pub(super) fn given(images: &[String], key: &str) -> Vec<Value> {
     images.iter().map(|image| Value::Dict([(Value::text(key), Value::text(image))].into())).collect()
 }
 
 /// The elements of a data list.
-fn list(dataset: &Component, data: Option<&Value>, folder: &Path) -> Result<Vec<Value>, Fault> {
+pub(super) fn list(dataset: &Component, data: Option<&Value>, folder: &Path) -> Result<Vec<Value>, Fault> {
     match data {
         Some(Value::Component(table)) if table.name() == "CSVDataset" => csv(table, folder),
         Some(Value::Component(other)) if DATASETS.contains(&other.name()) && other.get("transform").is_none() => {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Device;
 use hearth_bundle::{Component, Fault, FaultKind, Value};
-use hearth_nn::networks::{AnyNetwork, NetworkSpec};
+use hearth_nn::diffusion::from_old_layout;
+use hearth_nn::networks::{AnyNetwork, Network, NetworkSpec};
 use hearth_nn::pytorch::{OpenOptions, PytorchError, StateDict};
 use hearth_nn::weights;
 use hearth_registry::{Node, Registry};
@@ -33,6 +34,7 @@ pub(super) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
         let space = space.ok_or_else(|| fault(component, "dints_space is no TopologyInstance"))?;
         table.insert("dints_space", topology(space)?);
     }
+    super::sampler::older_names(component, &mut table);
     // A number stands for a shape of one axis.
     for key in ["latent_shape", "start_shape"] {
         if let Some(value) = component.get(key)
@@ -80,6 +82,12 @@ impl Networks {
         }
     }
 
+    /// The network of a component, where it was built and is of this type.
+    pub fn built<N: Network>(&self, component: &Component) -> Outcome<&N> {
+        let found = self.built.get(&component.id).and_then(AnyNetwork::downcast_ref);
+        found.ok_or_else(|| fault(component, "is a network of another class than this step needs").into())
+    }
+
     /// Whether weights were loaded into the network of a component.
     pub fn is_loaded(&self, component: &Component) -> bool {
         self.loaded.contains(&component.id)
@@ -100,25 +108,25 @@ impl Networks {
         let shapes = loader.get("strict_shape").and_then(Value::truth).unwrap_or(true);
         let key = key.as_str().unwrap_or("model").to_owned();
         let path = folder.join(path);
-        self.read(loader, network, &path, &key, strict && shapes, device)?;
+        self.read(loader, network, (&path, &key), (strict && shapes, false), device)?;
         Ok(path)
     }
 
-    /// What `load_state_dict(torch.load(path))` does.
+    /// What `load_state_dict(torch.load(path))` does, and `load_old_state_dict` where the keys may be those
+    /// of MONAI Generative.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_whole(&mut self, network: &Arc<Component>, path: &Path, device: &Device) -> Outcome {
-        self.read(network, network, path, "", true, device)
+    pub fn load_whole(&mut self, network: &Arc<Component>, path: &Path, old: bool, device: &Device) -> Outcome {
+        self.read(network, network, (path, ""), (true, old), device)
     }
 
     fn read(
         &mut self,
         at: &Component,
         network: &Arc<Component>,
-        path: &Path,
-        key: &str,
-        strict: bool,
+        (path, key): (&Path, &str),
+        (strict, old): (bool, bool),
         device: &Device,
     ) -> Outcome {
         if !path.is_file() {
@@ -128,12 +136,15 @@ impl Networks {
             return Err(Fault { kind: FaultKind::File, ..fault(at, missing) }.into());
         }
         let doing = || format!("{}: cannot load {}", at.id, path.display());
-        let bytes = match is_safetensors(path).while_doing(doing)? {
+        let mut bytes = match is_safetensors(path).while_doing(doing)? {
             true => std::fs::read(path).while_doing(doing)?,
             false => state_dict(path, key).while_doing(doing)?.to_bytes().while_doing(doing)?,
         };
         self.get(network, device)?;
         let Some(before) = self.built.remove(&network.id) else { return Ok(()) };
+        if old {
+            bytes = from_old_layout(&before, &bytes).while_doing(doing)?;
+        }
         let loaded = match strict {
             true => weights::from_bytes(before, &bytes).while_doing(doing)?.0,
             false => {
@@ -151,7 +162,7 @@ impl Networks {
 }
 
 /// Whether a file begins as safetensors do: a length, and JSON. What a pickle or a zip begins with is none.
-fn is_safetensors(path: &Path) -> std::io::Result<bool> {
+pub(super) fn is_safetensors(path: &Path) -> std::io::Result<bool> {
     let mut start = Vec::new();
     std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::open(path)?, 9), &mut start)?;
     Ok(start.get(8) == Some(&b'{'))
