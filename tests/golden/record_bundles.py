@@ -148,6 +148,19 @@ def nuclei(folder):
         Image.fromarray(label).save(path)
 
 
+def spleen(folder):
+    volume(folder / "input/one.nii.gz", (26, 22, 15), (1.5, 1.5, 3.0), -250, 350, 2)
+    volume(folder / "input/two.nii.gz", (20, 24, 18), (1.25, 1.5, 2.0), -200, 300, 3, np.float32)
+
+
+def mammograms(folder):
+    names = [f"sample_data/{group}/sample_{group}1.png" for group in "ABD"]
+    for seed, name in enumerate(names):
+        picture(folder / name, (60 + 9 * seed, 84 - 5 * seed), 3, seed)
+    cases = [{"image": name, "label": [int(place == seed) for place in range(4)]} for seed, name in enumerate(names)]
+    (folder / "configs/sample_image_data.json").write_text(json.dumps({"Test": cases}))
+
+
 # Per bundle: the config, the id that runs, a second config, what makes the inputs, whose weights are not by the rule.
 CASES = {
     "pancreas_ct_dints_segmentation": {
@@ -173,6 +186,37 @@ CASES = {
             "dataloader::num_workers": 0,
         },
         "inputs": nuclei,
+    },
+    "breast_density_classification": {
+        "config": "inference.json",
+        "run_id": "evaluating",
+        "overlay": {
+            # What torchvision does with the network whose weights it would download.
+            "network_def::pretrained": False,
+            "network_def::transform_input": True,
+            "preprocessing::transforms::3::spatial_size": [90, 83],
+            "dataset::num_workers": 0,
+            "dataloader::num_workers": 0,
+        },
+        "inputs": mammograms,
+    },
+    "spleen_deepedit_annotation": {
+        "config": "inference.json",
+        "overlay": {
+            "dataset::data": [
+                {"image": "input/one.nii.gz", "spleen": [[6, 7, 4], [20, 3, 11], [25, 21, 14]], "background": [[1, 1, 9]]},
+                {"image": "input/two.nii.gz", "background": [[-3, 5, 5], [10, 12, 9]]},
+            ],
+            # ITK gives the same values and affine.
+            "preprocessing_transforms::0::reader": "NibabelReader",
+            "spatial_size": [24, 32, 16],
+            "network_def::kernel_size": [3, 3, 3, 3],
+            "network_def::strides": [1, 2, 2, [2, 2, 1]],
+            "network_def::upsample_kernel_size": [2, 2, [2, 2, 1]],
+            "network_def::filters": [4, 8, 16, 24],
+            "dataloader::num_workers": 0,
+        },
+        "inputs": spleen,
     },
 }
 

@@ -45,6 +45,7 @@ mod small {
         endoscopic_tool_segmentation
         pancreas_ct_dints_segmentation
         pathology_nuclei_classification
+        spleen_deepedit_annotation
         swin_unetr_btcv_segmentation
         brats_mri_generative_diffusion
         brats_mri_axial_slices_generative_diffusion
