@@ -59,11 +59,10 @@ impl Transform for OrientationGuidanceMultipleLabelDeepEdit {
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
         let image = sample.image(&self.ref_image).map_err(|e| e.at(&self.ref_image))?;
-        let back = affine::inverse(&image.affine)
+        let way = way(image)
             .ok_or_else(|| TransformError::new("the affine of the image cannot be inverted").at(&self.ref_image))?;
-        let way = affine::compose(&back, &image.meta.original_affine);
         for label in &self.label_names {
-            let moved: Vec<f64> = clicks(&sample, label)?.into_iter().flat_map(|at| affine::apply(&way, at)).collect();
+            let moved: Vec<f64> = clicks(&sample, label)?.into_iter().flat_map(|at| apply(&way, at)).collect();
             if !moved.is_empty() {
                 sample.values.insert(label.clone(), Value::Numbers(moved.into()));
             }
