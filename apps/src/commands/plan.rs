@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     // Which configurations there will be is known after the fingerprint.
     let recipe_at = |configuration: &str| file(&format!("{configuration}.toml"));
-    for configuration in ["2d", "3d_fullres", "3d_lowres"] {
+    for configuration in ["2d", "3d_fullres", "3d_lowres", "3d_cascade_fullres"] {
         outputs.claim(&recipe_at(configuration))?;
     }
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;

@@ -36,9 +36,6 @@ pub struct NnunetArgs {
     /// The type in which the network computes: fp32, bf16 [default: fp32]
     #[arg(long, value_name = "TYPE")]
     pub precision: Option<String>,
-    /// The folder of the labels of the earlier stage of a cascade
-    #[arg(long, value_name = "DIR")]
-    pub previous_stage: Option<PathBuf>,
     /// nnU-Net's postprocessing.pkl or postprocessing.json, applied to the labels
     #[arg(long, value_name = "FILE")]
     pub postprocessing: Option<PathBuf>,
@@ -63,7 +60,6 @@ impl NnunetArgs {
             ("--step-size", self.step_size.is_some()),
             ("--no-mirroring", self.no_mirroring),
             ("--precision", self.precision.is_some()),
-            ("--previous-stage", self.previous_stage.is_some()),
             ("--postprocessing", self.postprocessing.is_some()),
             ("--with", !self.with.is_empty()),
             ("--roi-subset", !self.roi_subset.is_empty()),
@@ -216,7 +212,10 @@ fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> 
             let named = |end: &str| args.out.join(format!("{}{end}", case.name));
             let labels = named(ending);
             let probabilities = args.files.probabilities.then(|| named(".npz"));
-            let key = key(&models, &case, args.nnunet.previous_stage.as_deref(), ending);
+            let previous = args.opening.previous_stage.as_deref();
+            // One that is missing is named when its turn comes.
+            let previous = previous.map(|folder| opened.first().previous_labels(folder, &case).unwrap_or_default());
+            let key = key(&models, &case, previous.as_ref());
             let all = || [Some(&labels), probabilities.as_ref()].into_iter().flatten();
             let same = record_of(&labels).is_some_and(|record| !key.is_null() && record["result_of"] == key);
             if same && !args.files.overwrite {
@@ -274,10 +273,9 @@ fn cases(opened: &NnunetEnsemble, given: &Path) -> Outcome<Vec<Case>> {
 
 /// What a result comes from: files by size and time, and the models. Null where a file is missing,
 /// which is reported when its turn comes.
-fn key(models: &[Value], case: &Case, previous: Option<&Path>, ending: &str) -> Value {
-    let labels = previous.map(|folder| folder.join(format!("{}{ending}", case.name)));
+fn key(models: &[Value], case: &Case, previous: Option<&PathBuf>) -> Value {
     let mut files = Vec::new();
-    for path in case.files.iter().chain(&labels) {
+    for path in case.files.iter().chain(previous) {
         let Ok(facts) = std::fs::metadata(path) else { return Value::Null };
         let at = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
         files.push(json!([facts.len(), at.map(|at| at.as_millis() as u64)]));
@@ -295,7 +293,7 @@ fn predict(
 ) -> Outcome {
     let Task { case, labels, probabilities, key } = task;
     let start = Instant::now();
-    let found = opened.predict(case, args.nnunet.previous_stage.as_deref(), probabilities.is_some())?;
+    let found = opened.predict(case, args.opening.previous_stage.as_deref(), probabilities.is_some())?;
     spent.predict = start.elapsed().as_secs_f64();
     let sums = case.files.iter().map(|file| sum(file)).collect::<Result<Vec<_>, _>>()?;
     let files: Vec<String> = case.files.iter().map(|file| file.display().to_string()).collect();

@@ -55,6 +55,10 @@ pub struct Args {
     /// goes on. All of them, or those named, as in --isolated=mine,stats
     #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',')]
     pub isolated: Option<Vec<String>>,
+    /// The second stage of a cascade: the folder of the labels that the first predicted for the cases it
+    /// did not train on, as `hearth predict --held-out` writes them
+    #[arg(long, value_name = "DIR")]
+    pub previous_stage: Option<PathBuf>,
     /// Start from these weights: a safetensors file, a checkpoint's folder or a run's folder
     #[arg(long, value_name = "FILE")]
     pub init: Option<PathBuf>,
@@ -222,6 +226,10 @@ impl Args {
                 document.set_option(option, key, value)?;
             }
         }
+        if let Some(folder) = &self.previous_stage {
+            let value = toml::Value::String(folders::check_path("--previous-stage", folder)?).to_string();
+            document.set_option("--previous-stage", "data.previous_stage", &value)?;
+        }
         self.set_folds(&mut document)?;
         self.set_init(&mut document)?;
         if let Some(names) = &self.isolated {
@@ -258,6 +266,7 @@ impl Args {
         let changed = [
             ("--seed", self.seed.is_some()),
             ("--precision", self.precision.is_some()),
+            ("--previous-stage", self.previous_stage.is_some()),
             ("--init", self.init.is_some()),
             ("--init-skip-mismatched", self.init_skip_mismatched),
             ("--freeze", !self.freeze.is_empty()),

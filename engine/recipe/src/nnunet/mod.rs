@@ -31,7 +31,9 @@ pub use hearth_nnunet::{Case, Folds, ModelFolder, planner};
 pub use image::{CaseImage, Grid};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub use raw::NnunetRaw;
-pub use steps::{NnunetPreprocess, Normalization, RandNnunetAugment, RandNnunetPatch};
+pub use steps::{
+    NnunetPreprocess, NnunetPreviousStage, Normalization, RandNnunetAugment, RandNnunetPatch, RandNnunetPreviousStage,
+};
 pub(crate) use total::models_below;
 pub use total::{TotalLabels, TotalSegmentator};
 pub use train::training_recipe;

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::checkpoint::Checkpoint;
 use super::image::{CaseImage, Grid, Reader, read, read_labels};
 use crate::error::{Context, Outcome, RecipeError};
+use crate::run::labels_of_stage;
 use crate::run::outputs::sum;
 
 /// Networks of at most this many channels take plain sums: fewer products hardly make them faster.
@@ -258,6 +259,16 @@ impl NnunetPredictor {
         Ok(self.export(&logits, Origin { spacing, shape_before_cropping, bounds }, grid, false)?.labels)
     }
 
+    /// The file of a case's labels in the folder of the earlier stage: as nnU-Net calls it, or as
+    /// `hearth predict` does with a run.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn previous_labels(&self, folder: &Path, case: &Case) -> Outcome<PathBuf> {
+        let usual = folder.join(format!("{}{}", case.name, self.folder.dataset.file_ending));
+        if usual.is_file() { Ok(usual) } else { labels_of_stage(folder, &case.name) }
+    }
+
     /// Reads and preprocesses a case.
     ///
     /// # Errors
@@ -268,7 +279,7 @@ impl NnunetPredictor {
         let labels = match (&self.configuration.previous_stage, previous) {
             (None, _) => None,
             (Some(_), Some(folder)) => {
-                let path = folder.join(format!("{}{}", case.name, self.folder.dataset.file_ending));
+                let path = self.previous_labels(folder, case)?;
                 Some(read_labels(self.reader, &path, &grid).while_doing(|| "the previous stage")?)
             }
             (Some(stage), None) => {
