@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Effect, Eval, Scope, bound, files, names, operators};
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultKind};
 use crate::value::{CallValue, Component, Value};
 
 impl Scope<'_> {
@@ -103,6 +103,7 @@ impl Scope<'_> {
                 let args = vec![value.clone()];
                 return Ok(Value::Call(Arc::new(CallValue { name: "parameters".to_owned(), args, named: Vec::new() })));
             }
+            "create_dataset" if of == "CreateImageLabelList" => return self.image_label_list(component, &given),
             "run" if of == "LDMSampler" => return Ok(self.does("LDMSampler.run", component, given)),
             "sampling_fn" if of == "LDMSampler" => {
                 return Ok(Value::Call(Arc::new(bound("LDMSampler.sampling_fn", component, given))));
@@ -127,6 +128,24 @@ impl Scope<'_> {
             _ => {}
         }
         Err(Fault::outside(format!("{name} of a {of} is not evaluated")))
+    }
+
+    /// The images and the labels of a group, of a list beside the config (`scripts.createList`).
+    fn image_label_list(&self, component: &Component, given: &CallValue) -> Eval {
+        let path = component.get("filename").and_then(Value::as_str);
+        let path = path.ok_or_else(|| Fault::value("CreateImageLabelList without a filename"))?;
+        let group = given.get(0, "grp").and_then(Value::as_str);
+        let group = group.ok_or_else(|| Fault::value("create_dataset without the name of a group"))?;
+        let list = files::read_json(self.world, path)?;
+        let wrong = |what: &str| Fault::new(FaultKind::File, format!("{path} {what} {group:?}"));
+        let items = list.key(group).and_then(Value::as_slice).ok_or_else(|| wrong("has no list"))?;
+        let of = |key: &str| {
+            let values = items.iter().map(|item| item.key(key).cloned());
+            values
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| wrong(&format!("has an entry without {key:?} in the list")))
+        };
+        Ok(Value::Tuple([Value::List(of("image")?.into()), Value::List(of("label")?.into())].into()))
     }
 
     fn path_method(&self, path: &Arc<str>, name: &str, given: &CallValue) -> Eval {

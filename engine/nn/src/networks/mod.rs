@@ -30,6 +30,7 @@ mod facts;
 mod flexible_unet;
 mod generator;
 mod highresnet;
+mod inception;
 mod nest_transformer;
 mod netadapter;
 mod network;

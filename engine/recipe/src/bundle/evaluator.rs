@@ -11,6 +11,7 @@ use hearth_registry::Registry;
 
 use super::case::{Case, prediction};
 use super::chain::Chain;
+use super::classes::Classes;
 use super::data::{Cases, Loading};
 use super::metrics::Measure;
 use super::networks::{Networks, spec};
@@ -33,6 +34,8 @@ pub(super) struct Evaluator {
     after: Chain,
     loaders: Vec<Arc<Component>>,
     measures: Vec<Measure>,
+    /// Tables of what the network says of each case.
+    tables: Vec<Classes>,
     /// Maps of probabilities of slides.
     maps: Option<Maps>,
     slides: Option<SlideOptions>,
@@ -146,7 +149,7 @@ impl Evaluator {
         };
         let (before, after) = (chain(transform.as_ref()), chain(component.get("postprocessing")));
         let measures = Measure::all(component).map_err(&mut or).unwrap_or_default();
-        let (mut loaders, mut maps) = (Vec::new(), None);
+        let (mut loaders, mut tables, mut maps) = (Vec::new(), Vec::new(), None);
         match components(component.get("val_handlers")) {
             None => or(fault(component, "val_handlers is no list of handlers")),
             Some(handlers) => {
@@ -155,6 +158,10 @@ impl Evaluator {
                         "CheckpointLoader" => loaders.push(handler),
                         "ProbMapProducer" => match Maps::new(&handler) {
                             Ok(made) => maps = Some(made),
+                            Err(fault) => or(fault),
+                        },
+                        "ClassificationSaver" => match Classes::of_handler(&handler) {
+                            Ok(made) => tables.push(made),
                             Err(fault) => or(fault),
                         },
                         name if QUIET.contains(&name) => {}
@@ -186,6 +193,7 @@ impl Evaluator {
             after,
             loaders,
             measures,
+            tables,
             maps,
             slides,
             device,
@@ -203,8 +211,8 @@ impl Evaluator {
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome<(usize, Metrics)> {
-        let Evaluator { id, loading, network, inferer, before, after, loaders, measures, maps, slides, device, .. } =
-            self;
+        let Evaluator { id, loading, network, inferer, before, after, loaders, measures, .. } = self;
+        let (tables, maps, slides, device) = (self.tables, self.maps, self.slides, self.device);
         let device = hearth_train::device::parse(&device).map_err(RecipeError::from_error)?.inner();
         for loader in &loaders {
             let path = networks.load(loader, &writing.inputs, &device)?;
@@ -216,7 +224,7 @@ impl Evaluator {
         }
         let pass = Pass { network: networks.get(&network, &device)?, inferer: &*inferer, device: &device, id: &id };
         let Loading { cases, batch, .. } = loading;
-        let mut ending = Ending { after: &after, measures, total: 0 };
+        let mut ending = Ending { after: &after, tables: &tables, measures, total: 0 };
         let count = match cases {
             Cases::List(list) => {
                 ending.total = list.len();
@@ -251,6 +259,7 @@ impl Evaluator {
             }
         };
         after.finish(writing)?;
+        tables.iter().try_for_each(|table| table.finish(writing))?;
         let measured = ending.measures.iter().map(|measure| Ok((measure.name.clone(), measure.value()?)));
         Ok((count, measured.collect::<Outcome<_>>()?))
     }
@@ -259,6 +268,7 @@ impl Evaluator {
 /// What is done with each case behind the network.
 struct Ending<'a> {
     after: &'a Chain,
+    tables: &'a [Classes],
     measures: Vec<Measure>,
     total: usize,
 }
@@ -304,6 +314,9 @@ impl Ending<'_> {
     ) -> Outcome {
         let named = case.sample.case.clone();
         self.after.run(case, writing).while_doing(|| named.clone())?;
+        for table in self.tables {
+            table.add(case, "pred", writing).while_doing(|| named.clone())?;
+        }
         for measure in &mut self.measures {
             let name = measure.name.clone();
             measure.add(case).while_doing(|| format!("{named}: metric {name}"))?;

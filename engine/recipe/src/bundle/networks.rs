@@ -35,6 +35,7 @@ pub(super) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
         table.insert("dints_space", topology(space)?);
     }
     super::sampler::older_names(component, &mut table);
+    as_pretrained(component, &mut table);
     // A number stands for a shape of one axis.
     for key in ["latent_shape", "start_shape"] {
         if let Some(value) = component.get(key)
@@ -53,8 +54,18 @@ fn topology(space: &Component) -> Result<Node, Fault> {
     table(space, "TopologyInstance", &["device"], false)
 }
 
+/// What torchvision does where its own weights are asked for, which here only a file gives: Inception v3
+/// then changes the range of its input.
+fn as_pretrained(component: &Component, table: &mut Node) {
+    let inception = component.get("model_name").and_then(Value::as_str) == Some("inception_v3");
+    let given = component.get("pretrained").and_then(Value::truth) == Some(true) || component.get("weights").is_some();
+    if inception && given && table.get("transform_input").is_none() {
+        table.insert("transform_input", Node::from(true));
+    }
+}
+
 /// Networks of bundles' own scripts that are here.
-const SCRIPTS: [&str; 1] = ["UNesT"];
+const SCRIPTS: [&str; 2] = ["UNesT", "PointRegressor"];
 
 /// Whether a component means the network of this name: a class of a bundle's own may only share it.
 pub(super) fn is_known_by(component: &Component, name: &str) -> bool {

@@ -8,8 +8,8 @@ use hearth_recipe::recipe::Recipe;
 
 type Tested = Result<(), Box<dyn Error>>;
 
-/// The first group: their inference configs lack nothing but files.
-const RUN: [&str; 12] = [
+/// Their inference configs lack nothing but files.
+const RUN: [&str; 15] = [
     "spleen_ct_segmentation",
     "swin_unetr_btcv_segmentation",
     "wholeBody_ct_segmentation",
@@ -22,6 +22,9 @@ const RUN: [&str; 12] = [
     "classification_template",
     "endoscopic_inbody_classification",
     "pathology_tumor_detection",
+    "brats_mri_generative_diffusion",
+    "brats_mri_axial_slices_generative_diffusion",
+    "breast_density_classification",
 ];
 
 fn configs() -> PathBuf {

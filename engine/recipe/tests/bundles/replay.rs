@@ -40,6 +40,7 @@ mod small {
     use super::{Tested, replay, stored};
 
     cases! { stored:
+        breast_density_classification
         classification_template
         endoscopic_inbody_classification
         endoscopic_tool_segmentation
