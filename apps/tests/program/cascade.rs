@@ -99,7 +99,7 @@ fn a_cascade_is_planned_trained_and_predicts() {
     };
     assert_ne!(weights(&of_fold(0)), weights(&of_fold(1)), "both by the same run");
 
-    // The second stage.
+    // The second stage, of which one fold is enough.
     let second = recipe("3d_cascade_fullres.toml");
     fail(&train(&second, &data, &at("run"), &[]), 1, &["--previous-stage"]);
     fail(&train(&second, &data, &at("run"), &["--previous-stage", &at("none")]), 1, &["none", "no such folder"]);
@@ -108,13 +108,14 @@ fn a_cascade_is_planned_trained_and_predicts() {
         1,
         &["continues from no earlier stage"],
     );
-    succeed(&train(&second, &data, &at("run"), &["--previous-stage", &at("low-labels")]));
-    succeed(&["evaluate", &at("run"), "--data", &data, "--device", "cpu"]);
+    let one = ["--folds", "2", "--fold", "0", "--previous-stage", &at("low-labels")];
+    succeed(&train(&second, &data, &at("run"), &one));
+    succeed(&["evaluate", &at("run/fold0"), "--data", &data, "--device", "cpu"]);
 
     // Images that no run has seen take both stages.
     let images = text(&dir.path().join("Dataset001_Balls/imagesTs"));
     succeed(&["ensemble", &at("low"), "-i", &images, "-o", &at("first"), "--device", "cpu"]);
-    let call = ["predict", &at("run"), "-i", &images, "-o", &at("labels"), "--device", "cpu"];
+    let call = ["predict", &at("run/fold0"), "-i", &images, "-o", &at("labels"), "--device", "cpu"];
     // The folder of the training has no labels of this image.
     fail(&call, 1, &["ball_6", "--previous-stage"]);
     succeed(&[&call[..], &["--previous-stage", &at("first")]].concat());
@@ -141,7 +142,7 @@ fn a_cascade_is_planned_trained_and_predicts() {
     let plans = fs::read_to_string(dir.path().join("model/plans.json")).expect("plans");
     assert!(plans.contains("3d_cascade_fullres") && plans.contains("\"previous_stage\": \"3d_lowres\""), "{plans}");
     fail(
-        &["predict", &at("run"), "--held-out", "-i", &images, "-o", &at("no"), "--device", "cpu"],
+        &["predict", &at("low"), "--held-out", "-i", &images, "-o", &at("no"), "--device", "cpu"],
         1,
         &["which is not among the images of -i"],
     );
