@@ -161,6 +161,20 @@ def mammograms(folder):
     (folder / "configs/sample_image_data.json").write_text(json.dumps({"Test": cases}))
 
 
+def heart(folder):
+    """Slices of the heart over time, as X, Y, 1 and T."""
+    for seed, frames in ((1, 3), (2, 2)):
+        path = folder / f"input/cine_{seed}.nii.gz"
+        volume(path, (64, 64, frames), (1.5, 1.5, 1.0), 0, 900, seed)
+        image = nibabel.load(path)
+        values = np.asarray(image.dataobj)[:, :, None]
+        nibabel.save(nibabel.Nifti1Image(values, image.affine), path)
+
+
+def ventricles(folder):
+    volume(folder / "input/short_axis.nii.gz", (40, 34, 3), (1.5, 1.5, 8.0), 0, 900, 4)
+
+
 # Per bundle: the config, the id that runs, a second config, what makes the inputs, whose weights are not by the rule.
 CASES = {
     "pancreas_ct_dints_segmentation": {
@@ -217,6 +231,27 @@ CASES = {
             "dataloader::num_workers": 0,
         },
         "inputs": spleen,
+    },
+    "valve_landmarks": {
+        "config": "inference.json",
+        "run_id": "evaluating",
+        "overlay": {
+            "dataset_dir": "input",
+            "network_def::in_shape": [1, 64, 64],
+            "network_def::channels": [4, 9, 16, 24],
+            "network_def::strides": [2, 2, 2, 2],
+        },
+        "inputs": heart,
+    },
+    "ventricular_short_axis_3label": {
+        "config": "inference.json",
+        "run_id": "evaluating",
+        "overlay": {
+            "dataset_dir": "input",
+            "network_def::channels": [4, 8, 16, 24, 32],
+            "inferer::roi_size": [48, 32],
+        },
+        "inputs": ventricles,
     },
 }
 

@@ -2,6 +2,7 @@
 
 mod buffered;
 mod importance_map;
+mod landmark;
 mod padding;
 mod patch;
 mod saliency;
@@ -12,6 +13,7 @@ mod splitter;
 mod windows;
 
 pub use importance_map::{BlendMode, compute_importance_map};
+pub use landmark::LandmarkInferer;
 pub use padding::PaddingMode;
 pub use patch::PatchInferer;
 pub use saliency::{CamName, SaliencyInferer};

@@ -37,6 +37,7 @@ mod network;
 mod nnunet_blocks;
 mod patchgan_discriminator;
 mod plain_conv_unet;
+mod point_regressor;
 mod regressor;
 mod residual_encoder_unet;
 mod resnet;
@@ -83,6 +84,7 @@ pub use patchgan_discriminator::{
     MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig,
 };
 pub use plain_conv_unet::{PlainConvUNet, PlainConvUNetConfig};
+pub use point_regressor::{PointRegressor, PointRegressorConfig};
 pub use regressor::{Regressor, RegressorConfig};
 pub use residual_encoder_unet::{ResidualEncoderUNet, ResidualEncoderUNetConfig};
 pub use resnet::{ResNet, ResNetConfig};

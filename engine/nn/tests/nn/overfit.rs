@@ -247,6 +247,11 @@ fn networks_that_make_images_and_numbers() {
         let regressor = json!({"name": "Regressor", "in_shape": space, "out_shape": [2, 3], "channels": [4, 8],
             "strides": [2, 2]});
         learns(&regressor, shape, Imitate, 0.01, 20.0);
+        if dims == 2 {
+            let points = json!({"name": "PointRegressor", "in_shape": space, "out_shape": [2, 3],
+                "channels": [4, 8], "strides": [2, 2]});
+            learns(&points, shape, Imitate, 0.01, 20.0);
+        }
         let critic =
             json!({"name": "Critic", "in_shape": space, "channels": [4, 8], "strides": [2, 2], "dropout": 0.0});
         learns(&critic, shape, Imitate, 0.01, 20.0);

@@ -11,6 +11,7 @@ use hearth_nn::post::{Activations, AsDiscrete};
 
 use build::steps;
 
+use super::array_form::in_order;
 use super::case::Case;
 use super::classes::Classes;
 use super::field::{self, Field, Kind};
@@ -36,6 +37,8 @@ enum Work {
     Invert(Invert, Option<Arc<Function>>),
     /// Colours as RGB, whatever the picture has.
     Rgb,
+    /// The axes of the file in another order, the first one as channels.
+    Axes(Vec<usize>),
     Save(Save),
     Classes(Classes),
 }
@@ -264,6 +267,11 @@ impl Step {
                 };
                 Ok(image)
             })?),
+            Work::Axes(axes) => {
+                let image = in_order(case.sample.take_image(key)?, axes)?;
+                case.sample.values.insert(key.to_owned(), hearth_data::Value::Image(image));
+                Ok(())
+            }
             Work::Registered(_) | Work::Invert(..) | Work::Save(_) | Work::Classes(_) => Ok(()),
         }
     }

@@ -64,6 +64,8 @@ pub(super) struct Doing<'a> {
 pub(super) fn check(call: &CallValue, context: &Context) -> Vec<Fault> {
     let mut faults = Vec::new();
     check_call(call, context, &mut faults);
+    // What could not be evaluated has its own fault.
+    faults.retain(|fault| !fault.what.contains("an unknown value"));
     // What names no item is of the first component that the call has.
     let place = call.args.iter().find_map(place_of);
     for fault in &mut faults {
@@ -91,6 +93,10 @@ fn check_call(call: &CallValue, context: &Context, faults: &mut Vec<Fault>) {
             Err(found) => return faults.extend(found),
             Ok(sampler) => {
                 check_value(sampler.noise, context, faults);
+                if !context.images.is_empty() {
+                    let what = "makes images of noise: leave out those that are given (-i)";
+                    faults.push(Fault::new(FaultKind::Value, what));
+                }
                 match call.name.as_str() {
                     "LDMSampler.run" => output(call).and_then(|output| match output {
                         Output::Saver(saver) => Save::new(saver, &mut Vec::new()).map(drop),

@@ -7,6 +7,7 @@ use burn::tensor::{Tensor, TensorData};
 use hearth_bundle::{CallValue, Component, Fault, Value};
 use hearth_data::{DrawKey, host_device};
 
+use super::array_form::{cases, is_array_form, keyed};
 use super::field;
 use super::nodes::{components, fault, is, texts};
 
@@ -53,7 +54,8 @@ impl Loading {
             Some(other) => return Err(fault(loader, format!("dataset is {}", other.kind()))),
             None => return Err(fault(loader, "has no dataset")),
         };
-        let transform = dataset.get("transform").cloned();
+        let arrays = is_array_form(dataset.get("transform"));
+        let transform = keyed(dataset.get("transform").cloned());
         let data = dataset.get("data");
         if dataset.name() == "MaskedPatchWSIDataset" {
             let list = if images.is_empty() { list(&dataset, data, folder)? } else { given(images, "image") };
@@ -69,6 +71,7 @@ impl Loading {
             return Ok(Loading { cases, transform, batch });
         }
         let list = list(&dataset, data, folder)?;
+        let list = if arrays { cases(list) } else { list };
         let draws: Option<Vec<&Arc<CallValue>>> = list
             .iter()
             .map(|value| match value {

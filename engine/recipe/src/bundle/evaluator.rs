@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::tensor::{DType, Device, Tensor};
 use hearth_bundle::{Component, Fault, Value};
 use hearth_data::Image;
-use hearth_nn::inferers::{Inferer, SimpleInferer};
+use hearth_nn::inferers::{Inferer, LandmarkInferer, SimpleInferer};
 use hearth_nn::networks::Network;
 use hearth_registry::Registry;
 
@@ -15,7 +15,7 @@ use super::classes::Classes;
 use super::data::{Cases, Loading};
 use super::metrics::Measure;
 use super::networks::{Networks, spec};
-use super::nodes::{components, fault, is, table};
+use super::nodes::{components, fault, is, read, table};
 use super::slides::{Maps, SlideOptions};
 use super::writing::Writing;
 use super::{Seen, Told};
@@ -53,6 +53,10 @@ const QUIET: [&str; 6] = [
     "ProbMapProducer",
     "TerminateOnNan",
 ];
+
+/// The inferer of points, slice by slice, and that of slices.
+const POINTS: &str = "LandmarkInferer";
+const SLICES: &str = "SliceInferer";
 
 /// Options of an evaluator that change nothing here.
 const KNOWN: [&str; 24] = [
@@ -297,7 +301,11 @@ impl Ending<'_> {
         let named = cases.first().map(|case| case.sample.case.clone()).unwrap_or_default();
         let outputs = pass.run(images.iter().map(|image| image.data.clone()).collect()).while_doing(|| named)?;
         for ((mut case, image), output) in cases.into_iter().zip(images).zip(outputs) {
-            let item = prediction(output.clone(), Some(&image));
+            let mut item = prediction(output.clone(), Some(&image));
+            if pass.inferer.name() == POINTS {
+                // Slices, coordinates, points.
+                item = item.with_spatial_dims(2);
+            }
             case.sample.values.insert("pred".to_owned(), hearth_data::Value::Image(item));
             self.finish(&mut case, &image.data, &output, writing, tell)?;
         }
@@ -348,7 +356,13 @@ impl<N: Network> Pass<'_, N> {
         }
         let batch: Tensor<5> = Tensor::stack(inputs, 0);
         let batch = batch.cast(DType::F32).to_device(self.device);
-        if self.inferer.window().is_none() {
+        let [count, channels, sizes @ ..] = batch.dims();
+        if self.inferer.name() == POINTS {
+            let cut = self.inferer.window().map(|(_, window)| window).unwrap_or_default();
+            let kept: Vec<usize> = (0..3).filter(|axis| cut.get(*axis) != Some(&1)).map(|axis| sizes[axis]).collect();
+            let slice = [0, 1].map(|axis| kept.get(axis).copied().unwrap_or(1));
+            self.network.check_input([count, channels, slice[0], slice[1], 1])?;
+        } else if self.inferer.window().is_none() && self.inferer.name() != SLICES {
             self.network.check_input(batch.dims())?;
         } else {
             let [given, wanted] = [batch.dims()[1], self.network.channels()[0]];
@@ -396,6 +410,14 @@ pub(super) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> 
         Some(Value::Component(component)) => component,
         Some(other) => return Err(fault(evaluator, format!("inferer is {}", other.kind()))),
     };
+    if is(component, &["LandmarkInferer"]) {
+        let table = table(component, "LandmarkInferer", &DEVICES, false)?;
+        let made: LandmarkInferer = read(component, table)?;
+        return match made.check() {
+            Ok(()) => Ok(Box::new(made)),
+            Err(error) => Err(fault(component, error.to_string())),
+        };
+    }
     let registry = Registry::<dyn Inferer>::new();
     let Some(entry) = registry.entries().iter().find(|entry| entry.name == component.name()) else {
         return Err(fault(component, "is an inferer that is not here"));

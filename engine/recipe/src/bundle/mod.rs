@@ -6,6 +6,7 @@
 //! executed: what is not supported is named with file and id.
 
 mod array;
+mod array_form;
 mod case;
 mod chain;
 mod classes;
@@ -19,6 +20,7 @@ mod metrics;
 mod needs;
 mod networks;
 mod nodes;
+mod npy;
 mod run;
 mod sampler;
 mod save;

@@ -270,7 +270,7 @@ const ENGINE: [(&str, &[&str]); 5] = [
 ];
 
 /// Steps of the runner's own, and those that need nothing.
-const STEPS: [&str; 15] = [
+const STEPS: [&str; 16] = [
     "Compose",
     "Lambda",
     "Activations",
@@ -286,6 +286,7 @@ const STEPS: [&str; 15] = [
     "FromMetaTensor",
     "ToMetaTensor",
     "ConcatImages",
+    "NpySaver",
 ];
 
 impl Walk {
@@ -335,7 +336,7 @@ fn kind(component: &Component) -> (&'static str, bool) {
     if name == "TopologyInstance" || network.is_some_and(|entry| is_known_by(component, entry.name)) {
         return ("network", true);
     }
-    if Registry::<dyn Inferer>::new().entries().iter().any(|entry| entry.name == name) {
+    if name == "LandmarkInferer" || Registry::<dyn Inferer>::new().entries().iter().any(|entry| entry.name == name) {
         return ("inferer", true);
     }
     if Registry::<dyn Loss>::new().find(name).is_some() {

@@ -48,6 +48,8 @@ mod small {
         pathology_nuclei_classification
         spleen_deepedit_annotation
         swin_unetr_btcv_segmentation
+        valve_landmarks
+        ventricular_short_axis_3label
         brats_mri_generative_diffusion
         brats_mri_axial_slices_generative_diffusion
     }

@@ -288,6 +288,16 @@ fn small(name: &str) -> (Fits, [usize; 3], Table) {
                 strides = [2, 2]
             },
         ),
+        "PointRegressor" => (
+            Numbers,
+            FLAT,
+            toml! {
+                in_shape = [1, 32, 32]
+                out_shape = [3, 1]
+                channels = [4, 8]
+                strides = [2, 2]
+            },
+        ),
         "Critic" | "Discriminator" => (
             Numbers,
             SOLID,

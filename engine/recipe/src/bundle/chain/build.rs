@@ -6,9 +6,10 @@ use hearth_nn::post::{Activations, AsDiscrete, Rounding};
 use hearth_registry::{Node, Registry};
 
 use super::{Activated, Step, Work};
+use crate::bundle::array_form::{OF_FILE, axes};
 use crate::bundle::classes::Classes;
 use crate::bundle::field::{self, Field, Kind};
-use crate::bundle::nodes::{base_names, each, fault, is, keys, node, table};
+use crate::bundle::nodes::{base_names, each, fault, is, keys, node, read, table};
 use crate::bundle::save::Save;
 
 /// Where nothing is to do: an image is a tensor with its metadata already.
@@ -32,12 +33,13 @@ const IGNORED: [&str; 12] = [
 ];
 
 /// Transforms of bundles' own scripts that are here.
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     "ConcatImages",
     "MergeClasses",
     "AddClickSignals",
     "AddLabelAsGuidance",
     "OrientationGuidanceMultipleLabelDeepEdit",
+    "NpySaver",
 ];
 
 /// The steps of a component; a type of numbers that is asked for beside is one more.
@@ -96,6 +98,13 @@ pub(super) fn steps(component: &Component, random: bool, notes: &mut Vec<String>
         keys(component)?;
         return Ok(vec![step("SaveImage", Work::Save(Save::new(component, notes)?))?]);
     }
+    if is(component, &["NpySaver"]) {
+        keys(component)?;
+        return Ok(vec![step("NpySaver", Work::Save(Save::arrays(component)?))?]);
+    }
+    if is(component, &["Transpose"]) && component.has(OF_FILE) {
+        return Ok(vec![step("Transpose", Work::Axes(axes(component)?))?]);
+    }
     if is(component, &["SaveClassification"]) {
         keys(component)?;
         return Ok(vec![step("SaveClassification", Work::Classes(Classes::new(component)?))?]);
@@ -108,11 +117,6 @@ pub(super) fn steps(component: &Component, random: bool, notes: &mut Vec<String>
         return load(component, step, cast()?, notes);
     }
     registered(component, random, step, cast()?)
-}
-
-fn read<T: for<'de> serde::Deserialize<'de>>(component: &Component, mut table: Node) -> Result<T, Fault> {
-    table.remove("name");
-    hearth_registry::read(&table).map_err(|error| fault(component, error.to_string()))
 }
 
 fn lambda(component: &Component, step: impl Fn(&str, Work) -> Result<Step, Fault>) -> Result<Step, Fault> {
