@@ -170,6 +170,17 @@ fn what_does_not_fit_is_told_before_a_step_is_done() -> Tested {
     Ok(())
 }
 
+#[test]
+fn images_are_no_input_of_a_sampling() -> Tested {
+    let folder = prepared(VOLUME)?;
+    let config_files = vec!["configs/inference.json".to_owned(), "configs/replay.json".to_owned()];
+    let images = vec!["t1.nii.gz".to_owned()];
+    let options = RunOptions { config_files, images, ..RunOptions::default() };
+    let error = run(&Bundle::open(folder.path())?, &options, &mut |_| {}).err().ok_or("it ran")?.line();
+    assert!(error.contains("inferer") && error.contains("leave out those that are given"), "{error}");
+    Ok(())
+}
+
 /// How many files are below a folder.
 fn walk(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
