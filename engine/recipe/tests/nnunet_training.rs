@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hearth_data::spatial::crop;
+use hearth_data::writers::{WriteOptions, write_image};
 use hearth_data::{Image, Item, NiftiOptions, Parts, Progress, affine, host_device, k_fold, read_image, write_nifti};
 use hearth_nn::pytorch::{OpenOptions, StateDict};
 use hearth_nnunet::{DatasetJson, parse_json};
@@ -34,6 +35,8 @@ fn the_chain_prepares_images_as_nnunet() {
         ("mr_resenc_masked_2ch", "model", "3d_fullres", ""),
         ("mr_2d_transposed", "model", "2d", ""),
         ("mr_regions_4ch", "model", "3d_fullres", ""),
+        // One file has all colours.
+        ("png_rgb_2d", "model", "2d", ""),
         // The labels of the first stage are channels behind the image.
         ("cascade", "model_cascade", "3d_cascade_fullres", ""),
     ] {
@@ -86,8 +89,78 @@ fn the_chain_prepares_images_as_nnunet() {
 fn what_is_not_trained_is_refused_with_its_reason() {
     let folder = golden("png_rgb_2d/model");
     let dataset = DatasetJson::read(&folder.join("dataset.json")).expect("a data set");
-    let error = training_recipe(&json_of(&folder.join("plans.json")), &dataset, "2d").expect_err("refused").to_string();
-    assert!(error.contains("pictures"), "{error}");
+    let mut plans = json_of(&folder.join("plans.json"));
+    let error = training_recipe(&plans, &dataset, "3d_fullres").expect_err("refused").to_string();
+    assert!(error.contains("3d_fullres") && error.contains("2d"), "{error}");
+    plans["configurations"]["2d"]["batch_size"] = Value::Null;
+    let error = training_recipe(&plans, &dataset, "2d").expect_err("refused").to_string();
+    assert!(error.contains("batch_size"), "{error}");
+}
+
+/// Pictures in colour: from a raw data set to a model of nnU-Net that writes pictures.
+#[test]
+fn pictures_are_planned_and_learned() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["imagesTr", "labelsTr"] {
+        fs::create_dir(folder.path().join(name)).expect("a folder");
+    }
+    let [width, height] = [52, 44];
+    let inside = |case: usize, at: usize| {
+        let [x, y] = [at / height, at % height].map(|at| at as f64);
+        (x - 16.0 - 4.0 * case as f64).powi(2) + (y - 26.0 + 2.0 * case as f64).powi(2) < 100.0
+    };
+    for case in 0..6 {
+        let noise = |at: usize| (((at * 31 + case * 17) as f32 * 0.7).sin() * 12.0).round();
+        let colours = [[90.0, 120.0, 60.0], [170.0, 70.0, 130.0]];
+        let values = (0..3 * width * height).map(|index| {
+            let (channel, at) = (index / (width * height), index % (width * height));
+            colours[usize::from(inside(case, at))][channel] + noise(index)
+        });
+        let labels = (0..width * height).map(|at| f32::from(u8::from(inside(case, at))));
+        let write = |path: String, values: Vec<f32>, channels: usize| {
+            let image = Image::from_values(values, [channels, width, height, 1], affine::IDENTITY, &host_device());
+            write_image(folder.path().join(path), &image, &WriteOptions::label()).expect("written");
+        };
+        write(format!("imagesTr/disc_{case}_0000.png"), values.collect(), 3);
+        write(format!("labelsTr/disc_{case}.png"), labels.collect(), 1);
+    }
+    let dataset = json!({"channel_names": {"0": "R", "1": "G", "2": "B"}, "labels": {"background": 0, "disc": 1},
+        "numTraining": 6, "file_ending": ".png"});
+    fs::write(folder.path().join("dataset.json"), dataset.to_string()).expect("written");
+    let opened = NnunetRaw::open(folder.path()).expect("a data set");
+    assert_eq!(opened.reader, "NaturalImage2DIO");
+    let fingerprint = opened.fingerprint(Progress::None).expect("a fingerprint");
+    let options = PlannerOptions::new(Planner::Default);
+    let plans = plan("Dataset002_Discs", &opened.dataset, &opened.reader, &fingerprint, &options).expect("plans");
+    let text = training_recipe(&plans, &opened.dataset, "2d").expect("a recipe");
+    let out = tempfile::tempdir().expect("a folder");
+    let run = out.path().join("run");
+    let metrics = train(&text, folder.path(), &run, 5, &[]);
+    println!("2d of pictures: {metrics:?}");
+    assert!(dice(&metrics).is_some_and(|dice| dice >= 0.7), "{metrics:?}");
+    // A prediction lies on the picture's grid again, which has two axes.
+    let trained = Trained::open(&open_run(&run).expect("a run"), "best", "cpu", None).expect("a network");
+    let item = Cases::all(folder.path(), &trained.plan.recipe).expect("cases").remove(0);
+    let sample = as_predicted(&trained.plan.recipe, item.sample());
+    let found = trained.segment(sample, Wanted::default()).unwrap_or_else(|error| panic!("{error}")).image;
+    assert_eq!((found.shape(), found.meta.spatial_dims), ([width, height, 1], 2));
+    let truth: Vec<f32> = (0..width * height).map(|at| f32::from(u8::from(inside(0, at)))).collect();
+    let model = out.path().join("model");
+    let options = ExportOptions { file_ending: ".png".to_owned(), ..ExportOptions::default() };
+    export(&run, &model, &options).unwrap_or_else(|error| panic!("{error}"));
+    let predictor = NnunetPredictor::open(&model, &NnunetOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let case = predictor.cases(&folder.path().join("imagesTr")).expect("cases").remove(0);
+    let path = out.path().join("disc_0.png");
+    predictor.predict(&case, None).and_then(|found| found.write(&path)).unwrap_or_else(|error| panic!("{error}"));
+    let written = read_image(&path).expect("a picture");
+    assert_eq!(written.shape(), [width, height, 1]);
+    let [by_run, by_model] = [&found, &written].map(|image| overlap(&image.to_vec(), &truth));
+    println!("Dice of a picture by the run {by_run}, by the exported model {by_model}");
+    assert!(by_run >= 0.7 && by_model >= 0.7, "{by_run}, {by_model}");
+    if let Some(kept) = std::env::var_os("HEARTH_KEEP_MODEL").map(PathBuf::from) {
+        copy(&model, &kept.join("pictures/model"));
+        copy(folder.path(), &kept.join("pictures/data"));
+    }
 }
 
 /// Labels of an earlier stage that cannot be those of the image are named before anything is computed.

@@ -156,7 +156,7 @@ impl Described {
                 [y, x] => vec![1, y, x],
                 _ => patch.patch_size.clone(),
             },
-            "image_reader_writer": "SimpleITKIO",
+            "image_reader_writer": reader(&options.file_ending),
             "transpose_forward": prepared.transpose,
             "transpose_backward": back,
             "configurations": configurations,
@@ -215,6 +215,14 @@ impl Described {
             "current_epoch": 0,
         });
         Ok(checkpoint::write(path, &weights, &about)?)
+    }
+}
+
+/// nnU-Net's class that reads such files.
+fn reader(ending: &str) -> &'static str {
+    match ending.to_lowercase().as_str() {
+        ".png" | ".bmp" => "NaturalImage2DIO",
+        _ => "SimpleITKIO",
     }
 }
 

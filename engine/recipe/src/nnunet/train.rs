@@ -21,14 +21,11 @@ const EPOCHS: usize = 1000;
 /// (`data.previous_stage`), and appends them to the image.
 ///
 /// # Errors
-/// Plans that cannot be read, and what is not trained here: pictures, networks of other layers.
+/// Plans that cannot be read, and a configuration that they do not have.
 pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
     let parsed = Plans::parse(plans.clone())?;
     let planned = parsed.configuration(configuration)?;
     let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));
-    if parsed.image_reader_writer == "NaturalImage2DIO" {
-        return refused("pictures are not supported yet");
-    }
     let number = |key: &str| {
         let value = parsed.value(configuration, key).and_then(Value::as_u64);
         value.and_then(|number| usize::try_from(number).ok())

@@ -112,6 +112,8 @@ impl NnunetPreprocess {
     /// The image and label maps on its grid.
     fn run(&self, image: Image, maps: Vec<Image>) -> Result<(Image, Vec<Image>), TransformError> {
         let how = self.how().map_err(|fault| TransformError::new(fault.message))?;
+        let size = spacing(&image);
+        let (image, maps) = (as_volume(image), maps.into_iter().map(as_volume).collect::<Vec<_>>());
         // The file's axes are x y z.
         let turn = |axes: [usize; 3]| Reorder { source: axes, flip: [false; 3] };
         let lying = reorder(image.clone(), &turn([2, 1, 0]));
@@ -119,7 +121,7 @@ impl NnunetPreprocess {
         let labels = labels.collect::<Result<Vec<_>, _>>()?;
         let labels: Vec<&Volume<u16>> = labels.iter().collect();
         let failed = |error: hearth_nnunet::NnunetError| TransformError::new(error.to_string());
-        let (prepared, labels) = how.run(volume(&lying)?, spacing(&image), &labels).map_err(failed)?;
+        let (prepared, labels) = how.run(volume(&lying)?, size, &labels).map_err(failed)?;
         let place = |image: Image, values: Volume| -> Image {
             let turned = reorder(image, &turn(self.transpose.map(|axis| 2 - axis)));
             let mut image = crop(turned, prepared.bounds.start, prepared.bounds.end);
@@ -156,13 +158,30 @@ fn resized(affine: &affine::Affine, old: [usize; 3], new: [usize; 3]) -> affine:
     compose(affine, &scale)
 }
 
-/// Size of the voxels of an image in its file, z y x: nnU-Net takes that of the header.
+/// A picture, or another image of two axes, as a volume of one slice.
+fn as_volume(mut image: Image) -> Image {
+    if image.meta.spatial_dims == 2 {
+        // Undone, it has two axes again.
+        image.meta.applied.push(Applied::Resize {
+            affine: image.affine,
+            shape: image.shape(),
+            spatial_dims: 2,
+            mode: ResizeMode::Trilinear,
+            align_corners: false,
+        });
+        image.meta.spatial_dims = 3;
+    }
+    image
+}
+
+/// Size of the voxels of an image in its file, z y x: nnU-Net takes that of the header. The only slice of
+/// a picture is far from all others.
 fn spacing(image: &Image) -> [f64; 3] {
     let [x, y, z] = match &image.meta.header {
         Some(header) if image.meta.applied.is_empty() => [header.pixdim[1], header.pixdim[2], header.pixdim[3]],
         _ => image.spacing(),
     };
-    [z, y, x]
+    if image.meta.spatial_dims == 2 { [999.0 * x.max(y), y, x] } else { [z, y, x] }
 }
 
 fn labels(label: &Image) -> Result<Volume<u16>, TransformError> {
