@@ -87,6 +87,10 @@ impl Scope<'_> {
             | "datetime.datetime.now" => kept(name),
             "monai.utils.first" | "monai.utils.misc.first" => kept("monai.utils.first"),
             "copy.deepcopy" | "copy.copy" => given.get(0, "x").cloned().unwrap_or(Value::None),
+            // Without TensorRT MONAI gives the network back, too.
+            "monai.networks.trt_compile" | "monai.networks.trt_compiler.trt_compile" => {
+                given.get(0, "model").cloned().ok_or_else(|| Fault::value("trt_compile without a network"))?
+            }
             "functools.partial" => kept(name),
             "sys.path.append" | "sys.path.insert" | "torch.cuda.set_device" | "monai.config.print_config" => {
                 Value::None

@@ -30,6 +30,8 @@ const MOST: usize = 1 << 30;
 const APART: u64 = 1 << 32;
 
 /// What an expression gives.
+// All of them are behind a pointer.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 enum Given {
     Array(Array),

@@ -130,6 +130,22 @@ fn networks_of_monai_generative_and_the_zoos_earlier_config_give_the_same() -> T
     Ok(())
 }
 
+/// What the zoo lays over its config for TensorRT, which only makes the networks faster.
+#[test]
+fn networks_for_tensorrt_are_the_networks() -> Tested {
+    let folder = prepared(SLICE)?;
+    let recorded = sampled(folder.path(), &[])?;
+    let path = folder.path().join("configs/replay.json");
+    let mut overlay: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
+    overlay["+imports"] = json!(["$from monai.networks import trt_compile"]);
+    overlay["diffusion"] = "$trt_compile(@network_def.to(@device), @load_diffusion_path)".into();
+    overlay["autoencoder"] = "$trt_compile(@autoencoder_def.to(@device), @load_autoencoder_path)".into();
+    std::fs::write(&path, overlay.to_string())?;
+    let ran = sampled(folder.path(), &[])?;
+    assert_eq!((ran.latents, ran.file), (recorded.latents, recorded.file));
+    Ok(())
+}
+
 #[test]
 fn what_does_not_fit_is_told_before_a_step_is_done() -> Tested {
     let folder = prepared(VOLUME)?;
