@@ -82,7 +82,7 @@ pub struct Args {
     /// folds, or one of their runs. The second stage of a cascade learns from such labels
     #[arg(long, conflicts_with_all = ["count", "weights"])]
     pub held_out: bool,
-    /// Only cases of these names.
+    /// Only cases of these names, which the run held out.
     #[arg(skip)]
     pub cases: Option<BTreeSet<String>>,
     /// Options for models of nnU-Net.
@@ -338,8 +338,7 @@ fn write(
     codes: &Codes,
     said: &mut Said,
 ) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation, probabilities, maps, picture, dicom, previous, surfaces, key, refused: _ } =
-        task;
+    let Task { input, result, deviation, probabilities, maps, picture, dicom, previous, surfaces, key, .. } = task;
     let Origin { title, checkpoint, weights, made_by, labels, region_labels, members } = origin;
     if let Some(folder) = result.parent() {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
@@ -381,6 +380,9 @@ fn write(
     }
     if let Some(path) = previous {
         facts["previous_stage"] = json!({ "labels": path.display().to_string(), "blake3": sum(path)? });
+    }
+    if task.held_out {
+        facts["held_out"] = json!(true);
     }
     match output {
         Output::Labels => facts["labels"] = json!(labels),

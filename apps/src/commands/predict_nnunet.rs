@@ -84,8 +84,17 @@ pub fn is_one(path: &Path) -> bool {
 struct Task {
     case: Case,
     labels: PathBuf,
-    probabilities: Option<PathBuf>,
+    /// Probabilities, and what nnU-Net reads beside them.
+    probabilities: Option<[PathBuf; 2]>,
     key: Value,
+}
+
+/// What is known before the first case is read.
+struct Planned {
+    outputs: Outputs,
+    tasks: Vec<Task>,
+    /// Files that are written once, with their content.
+    about: Vec<(PathBuf, String)>,
 }
 
 /// Predicts every case of the given folders. An error in one does not stop the others.
@@ -108,7 +117,10 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         let (set, time) = (&first.folder.plans.dataset_name, seconds(start.elapsed().as_secs_f64()));
         note!("{set}: {}, loaded in {time}", members.join(", "));
     }
-    let (outputs, tasks) = prepared(ranks, tasks(args, &opened))?;
+    let Planned { outputs, tasks, about } = prepared(ranks, tasks(args, &opened))?;
+    if is_first(ranks) {
+        about.into_iter().try_for_each(|(path, text)| outputs.write(&path, text))?;
+    }
     let (start, count) = (Instant::now(), tasks.len());
     let mine: Vec<usize> = own(ranks, count).collect();
     let mut done: Done<()> = Done::default();
@@ -200,7 +212,7 @@ fn open(args: &Args) -> Outcome<NnunetEnsemble> {
 }
 
 /// Plans the result of each case; fails if a result would replace a file.
-fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> {
+fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<Planned> {
     let mut outputs = Outputs::new(COMMAND, args.files.overwrite);
     // A call that was ended while it wrote results left some of them.
     let mut begun = Outputs::new(COMMAND, true);
@@ -211,12 +223,12 @@ fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> 
         for case in cases(opened, given)? {
             let named = |end: &str| args.out.join(format!("{}{end}", case.name));
             let labels = named(ending);
-            let probabilities = args.files.probabilities.then(|| named(".npz"));
+            let probabilities = args.files.probabilities.then(|| [named(".npz"), named(".pkl")]);
             let previous = args.opening.previous_stage.as_deref();
             // One that is missing is named when its turn comes.
             let previous = previous.map(|folder| opened.first().previous_labels(folder, &case).unwrap_or_default());
             let key = key(&models, &case, previous.as_ref());
-            let all = || [Some(&labels), probabilities.as_ref()].into_iter().flatten();
+            let all = || std::iter::once(&labels).chain(probabilities.iter().flatten());
             let same = record_of(&labels).is_some_and(|record| !key.is_null() && record["result_of"] == key);
             if same && !args.files.overwrite {
                 if all().all(|path| path.is_file() && written_by(path, COMMAND)) {
@@ -233,8 +245,25 @@ fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> 
             tasks.push(Task { case, labels, probabilities, key });
         }
     }
+    let about = if args.files.probabilities { about(args, opened, &mut outputs)? } else { Vec::new() };
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
-    Ok((outputs, tasks))
+    Ok(Planned { outputs, tasks, about })
+}
+
+/// `plans.json` and `dataset.json`, which nnU-Net's ensembles read beside probabilities: those that are not
+/// there yet.
+fn about(args: &Args, opened: &NnunetEnsemble, outputs: &mut Outputs) -> Outcome<Vec<(PathBuf, String)>> {
+    let folder = &opened.first().folder;
+    let mut missing = Vec::new();
+    for (name, value) in [("plans.json", &folder.plans.raw), ("dataset.json", &folder.dataset.raw)] {
+        let (path, text) = (args.out.join(name), serde_json::to_string_pretty(value)? + "\n");
+        if std::fs::read_to_string(&path).is_ok_and(|there| there == text) {
+            continue;
+        }
+        outputs.claim(&path)?;
+        missing.push((path, text));
+    }
+    Ok(missing)
 }
 
 /// The cases of a folder; the one that a file is of, with the files of its other channels; a file without
@@ -304,10 +333,13 @@ fn predict(
         "models": opened.members().iter().map(|m| m.folder.path.display().to_string()).collect::<Vec<_>>(),
     });
     let doing = |path: &Path| format!("writing {}", path.display());
-    if let Some(path) = probabilities {
+    if let Some([path, beside]) = probabilities {
         found.write_probabilities(path).while_doing(|| doing(path))?;
         outputs.record(path, facts.clone())?;
         said.file("probabilities", path);
+        found.write_properties(beside).while_doing(|| doing(beside))?;
+        outputs.record(beside, facts.clone())?;
+        said.file("properties", beside);
     }
     found.write(labels).while_doing(|| doing(labels))?;
     outputs.record(labels, facts)?;

@@ -33,6 +33,8 @@ pub(super) struct Task {
     pub dicom: Option<(Series, Vec<(RegionFile, PathBuf)>)>,
     /// The labels of the earlier stage, of a run that continues from them.
     pub previous: Option<PathBuf>,
+    /// Whether no case that the run trained on is predicted (`--held-out`).
+    pub held_out: bool,
     /// Of `--surfaces`.
     pub surfaces: Option<Surfaces>,
     /// What the results come from.
@@ -122,6 +124,7 @@ pub(super) fn tasks(
                 picture,
                 dicom,
                 previous,
+                held_out: args.cases.is_some(),
                 surfaces,
                 key,
                 refused,

@@ -10,7 +10,7 @@ use crate::interrupt;
 use crate::note;
 use crate::ranks::{self, RanksArgs, Restarts, is_first};
 use crate::recipe::{Document, bundled, isolate, list_for_sets};
-use crate::run::{Finished, Plan, Session, check_resume, together};
+use crate::run::{Finished, Plan, Session, check_resume, not_held_out, together};
 use crate::sharing::finished;
 use crate::terminal::{self, seconds};
 use crate::warnings;
@@ -133,6 +133,9 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
         interrupt::listen()?;
     }
     let plan = terminal::plan_of_rank(document, ranks.as_ref())?;
+    if first {
+        say_of_previous_stage(&plan, &args.data)?;
+    }
     if args.resume {
         return resume(plan, &args.data, &args.plugins, &args.out, ranks);
     }
@@ -149,6 +152,20 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
     }
     session.start(&args.out)?;
     finish(&mut session)
+}
+
+/// Says where the second stage of a cascade would learn from labels that are better than those of new images.
+pub(super) fn say_of_previous_stage(plan: &Plan, data: &Path) -> Outcome {
+    let others = not_held_out(&plan.recipe, data)?;
+    if let Some(first) = others.first() {
+        let count = counted(others.len(), "case");
+        let what =
+            format!("the labels of the earlier stage for {count}, {first} among them, were not made by --held-out");
+        let why =
+            "a network predicts the cases that it was trained on too well, and the second stage learns to trust it";
+        note!("warning: {what}: {why}");
+    }
+    Ok(())
 }
 
 /// Goes on with a run.

@@ -109,7 +109,14 @@ fn a_cascade_is_planned_trained_and_predicts() {
         &["continues from no earlier stage"],
     );
     let one = ["--folds", "2", "--fold", "0", "--previous-stage", &at("low-labels")];
-    succeed(&train(&second, &data, &at("run"), &one));
+    let trained = run(&train(&second, &data, &at("run"), &one));
+    assert!(trained.status.success() && !errors(&trained).contains("--held-out"), "{}", errors(&trained));
+    // Labels of cases that the network was trained on.
+    let all = text(&dir.path().join("Dataset001_Balls/imagesTr"));
+    succeed(&["predict", &at("low/fold0"), "-i", &all, "-o", &at("too-good"), "--device", "cpu"]);
+    let other = ["--folds", "2", "--fold", "0", "--previous-stage", &at("too-good"), "--dry-run"];
+    let said = run(&train(&second, &data, &at("other"), &other));
+    assert!(errors(&said).contains("6 cases, ball_0 among them, were not made by --held-out"), "{}", errors(&said));
     succeed(&["evaluate", &at("run/fold0"), "--data", &data, "--device", "cpu"]);
 
     // Images that no run has seen take both stages.

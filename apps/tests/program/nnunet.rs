@@ -45,6 +45,14 @@ fn labels_are_written_skipped_and_replaced() {
     assert!(printed.contains("s01.npz") && printed.contains("s01.nii.gz"), "{printed}");
     let found = fs::metadata(out.join("s01.npz")).expect("probabilities").len();
     assert!(found > 1000, "{found} bytes");
+    // What nnU-Net's ensembles read beside them; it is there once, whatever else is predicted.
+    for name in ["s01.pkl", "plans.json", "dataset.json"] {
+        assert!(out.join(name).is_file(), "no {name}");
+    }
+    let bytes = fs::read(out.join("s01.pkl")).expect("a pickle");
+    assert!(bytes.windows(10).any(|part| part == b"sitk_stuff"), "{bytes:?}");
+    fs::write(out.join("plans.json"), "{}").expect("written");
+    fail(&[&other[..], &["--overwrite", "--probabilities", "--no-mirroring"]].concat(), 1, &["plans.json"]);
 }
 
 #[test]

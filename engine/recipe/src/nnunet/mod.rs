@@ -20,6 +20,7 @@ mod export;
 mod image;
 mod network;
 mod predict;
+mod properties;
 mod raw;
 mod steps;
 mod total;

@@ -64,7 +64,7 @@ pub use parts::{evaluated, finish, gathered, is_reported, together};
 pub use passing::PassProgress;
 pub use penalty::{Empty, Penalties, measuring};
 pub use plan::Plan;
-pub use previous::{as_predicted, labels_of_stage, previous_labels};
+pub use previous::{as_predicted, labels_of_stage, not_held_out, previous_labels};
 pub use profile::{Profiled, Profiling, profile};
 pub use record::held_out;
 pub use roof::measure_roof;

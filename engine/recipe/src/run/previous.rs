@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use hearth_data::{Item, Sample};
 
+use super::Cases;
+use super::outputs::record_of;
 use crate::error::{Outcome, RecipeError};
 use crate::recipe::Recipe;
 
@@ -50,6 +52,20 @@ pub fn previous_labels(recipe: &Recipe, name: &str) -> Outcome<Option<PathBuf>> 
             recipe.title()
         ))),
     }
+}
+
+/// Cases whose labels of the earlier stage this program predicted otherwise than by `--held-out`: maybe by a
+/// network that was trained on them.
+///
+/// # Errors
+/// A data set that cannot be read, and labels that are missing.
+pub fn not_held_out(recipe: &Recipe, data: &Path) -> Outcome<Vec<String>> {
+    let Some(stage) = recipe.previous_stage() else { return Ok(Vec::new()) };
+    let otherwise = |item: &Item| {
+        let record = item.files.get(&stage.key).and_then(|path| record_of(path));
+        record.is_some_and(|record| record["held_out"] != true)
+    };
+    Ok(Cases::all(data, recipe)?.into_iter().filter(otherwise).map(|item| item.case).collect())
 }
 
 /// Adds the labels of the earlier stage to cases, where the recipe continues from one.
