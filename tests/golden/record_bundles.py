@@ -175,6 +175,11 @@ def ventricles(folder):
     volume(folder / "input/short_axis.nii.gz", (40, 34, 3), (1.5, 1.5, 8.0), 0, 900, 4)
 
 
+def hands(folder):
+    for seed in range(5):
+        picture(folder / f"input/{seed:06}.png", (32, 32), 1, seed)
+
+
 # Per bundle: the config, the id that runs, a second config, what makes the inputs, whose weights are not by the rule.
 CASES = {
     "pancreas_ct_dints_segmentation": {
@@ -231,6 +236,19 @@ CASES = {
             "dataloader::num_workers": 0,
         },
         "inputs": spleen,
+    },
+    "mednist_reg": {
+        "config": "inference.yaml",
+        "run_id": "eval",
+        "overlay": {
+            "datalist": "$list(sorted(glob.glob('input/*.png')))",
+            "cross_subjects": True,
+            "image_aug::0::spatial_size": [32, 32],
+            "network_def::image_size": [32, 32],
+        },
+        # Within the image, and a little different for each pair.
+        "weights": {"affine_head.fc.weight": (0.0, 0.003), "affine_head.fc.bias": (0.35, 0.25)},
+        "inputs": hands,
     },
     "valve_landmarks": {
         "config": "inference.json",

@@ -29,6 +29,8 @@ fn text_of(value: &Value) -> String {
 #[test]
 fn values_are_those_of_python() {
     for (expression, wanted) in [
+        ("$map(lambda i: i * 2, @a)", "[2,4,6]"),
+        ("$list(map(lambda p: p[0] + p[1], zip(@a, [4, 5, 6])))", "[5,7,9]"),
         ("$1/2", "0.5"),
         ("$-7 // 2", "-4"),
         ("$-7 % 3", "2"),

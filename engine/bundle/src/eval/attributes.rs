@@ -93,7 +93,16 @@ impl Scope<'_> {
     fn component_method(&self, component: &Arc<Component>, value: &Value, name: &str, given: CallValue) -> Eval {
         let of = component.name();
         match name {
-            "to" | "eval" | "train" | "cpu" | "cuda" | "float" | "set_random_state" => return Ok(value.clone()),
+            "to" | "eval" | "train" | "cpu" | "cuda" | "float" => return Ok(value.clone()),
+            // A chain remembers what its random transforms begin with.
+            "set_random_state" if of == "Compose" => {
+                let Component { id, file, target, args, callable } = &**component;
+                let (id, file, target, callable) = (id.clone(), file.clone(), target.clone(), *callable);
+                let seed = given.get(0, "seed").cloned().unwrap_or(Value::None);
+                let args = args.iter().cloned().chain([(name.to_owned(), seed)]).collect();
+                return Ok(Value::Component(Arc::new(Component { id, file, target, args, callable })));
+            }
+            "set_random_state" => return Ok(value.clone()),
             "close" => return Ok(Value::None),
             "run" if ["Evaluator", "Trainer", "Workflow"].iter().any(|kind| of.ends_with(kind)) => {
                 self.world.effects.borrow_mut().push(Effect::Run(component.clone()));

@@ -85,6 +85,9 @@ impl Scope<'_> {
             | "PIL.Image.fromarray"
             | "scripts.utils.visualize_2d_image"
             | "datetime.datetime.now" => kept(name),
+            "monai.transforms.concatenate" | "monai.transforms.utils_pytorch_numpy_unification.concatenate" => {
+                kept("monai.transforms.concatenate")
+            }
             "monai.utils.first" | "monai.utils.misc.first" => kept("monai.utils.first"),
             "copy.deepcopy" | "copy.copy" => given.get(0, "x").cloned().unwrap_or(Value::None),
             // Without TensorRT MONAI gives the network back, too.
@@ -225,6 +228,18 @@ impl Scope<'_> {
                     |sum: Value, item: Value| operators::binary(crate::syntax::Binary::Add, &sum, &item, self.world);
                 all()?.into_iter().try_fold(start, add)?
             }
+            // Streams of images are put together later.
+            "zip" if given.args.iter().any(|value| matches!(value, Value::Component(_))) => keep("zip", given),
+            "map" => match (first, given.args.get(1)) {
+                (Some(Value::Function(_)), Some(Value::Call(call))) if call.name == "zip" => keep("map", given),
+                (Some(Value::Function(function)), Some(items)) if given.args.len() == 2 => {
+                    let items = operators::elements(items)?;
+                    self.world.take(items.len())?;
+                    let made = items.iter().map(|item| call_in(function, std::slice::from_ref(item), self.world));
+                    Value::List(made.collect::<Eval<Vec<Value>>>()?.into())
+                }
+                _ => return Err(Fault::outside("map() of other than a lambda and one list is not evaluated")),
+            },
             "zip" => {
                 let lists: Eval<Vec<Vec<Value>>> = given.args.iter().map(operators::elements).collect();
                 let lists = lists?;
@@ -315,4 +330,10 @@ impl Scope<'_> {
             None => Ok(Value::list(keyed.into_iter().map(|(_, item)| item))),
         }
     }
+}
+
+/// A call that is kept as it is.
+fn keep(name: &str, given: &CallValue) -> Value {
+    let CallValue { args, named, .. } = given;
+    Value::Call(Arc::new(CallValue { name: name.to_owned(), args: args.clone(), named: named.clone() }))
 }

@@ -38,6 +38,7 @@ mod nnunet_blocks;
 mod patchgan_discriminator;
 mod plain_conv_unet;
 mod point_regressor;
+mod reg_resnet;
 mod regressor;
 mod residual_encoder_unet;
 mod resnet;
@@ -85,6 +86,7 @@ pub use patchgan_discriminator::{
 };
 pub use plain_conv_unet::{PlainConvUNet, PlainConvUNetConfig};
 pub use point_regressor::{PointRegressor, PointRegressorConfig};
+pub use reg_resnet::{RegResNet, RegResNetConfig, WarpMode, WarpPadding};
 pub use regressor::{Regressor, RegressorConfig};
 pub use residual_encoder_unet::{ResidualEncoderUNet, ResidualEncoderUNetConfig};
 pub use resnet::{ResNet, ResNetConfig};

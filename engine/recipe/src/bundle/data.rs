@@ -10,6 +10,7 @@ use hearth_data::{DrawKey, host_device};
 use super::array_form::{cases, is_array_form, keyed};
 use super::field;
 use super::nodes::{components, fault, is, texts};
+use super::streams::Streams;
 
 /// What an evaluator goes through.
 pub(super) enum Cases {
@@ -17,6 +18,10 @@ pub(super) enum Cases {
     List(Vec<Value>),
     /// Tensors, `[channel, x, y, z]`, that need none.
     Drawn(Vec<Tensor<4>>),
+    /// Cases of several streams of images.
+    Streams(Streams),
+    /// What is not supported, or of which nothing is known.
+    Unfit(Vec<Fault>),
     /// Patches of slides.
     Slides(Arc<Component>, Vec<Value>),
 }
@@ -60,6 +65,13 @@ impl Loading {
         if dataset.name() == "MaskedPatchWSIDataset" {
             let list = if images.is_empty() { list(&dataset, data, folder)? } else { given(images, "image") };
             return Ok(Loading { cases: Cases::Slides(dataset, list), transform, batch });
+        }
+        if dataset.name() == "IterableDataset" {
+            let cases = match Streams::new(&dataset, images, folder) {
+                Ok(streams) => Cases::Streams(streams),
+                Err(faults) => Cases::Unfit(faults),
+            };
+            return Ok(Loading { cases, transform: None, batch });
         }
         if !DATASETS.contains(&dataset.name()) {
             return Err(fault(&dataset, "is a data set that is not here"));

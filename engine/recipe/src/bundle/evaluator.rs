@@ -136,6 +136,10 @@ impl Evaluator {
             Err(_) => transform_of(component),
         };
         let loading = match loading {
+            Ok(Loading { cases: Cases::Unfit(found), .. }) => {
+                found.into_iter().for_each(&mut or);
+                None
+            }
             Ok(loading) => Some(loading),
             // What the list lacks is reported by the expression that makes it.
             Err(fault) if fault.what.contains("an unknown value") => None,
@@ -188,6 +192,9 @@ impl Evaluator {
         }
         let mut notes: Vec<String> = before.notes.iter().chain(&after.notes).cloned().collect();
         notes.extend(after.warnings());
+        if let Cases::Streams(streams) = &loading.cases {
+            notes.extend(streams.notes());
+        }
         Ok(Evaluator {
             id: component.id.clone(),
             loading,
@@ -233,9 +240,7 @@ impl Evaluator {
             Cases::List(list) => {
                 ending.total = list.len();
                 if list.is_empty() {
-                    let what = "the list of images is empty: nothing is there that the config looks for; set dataset_dir, \
-                                or give images (-i)";
-                    return Err(RecipeError::new(format!("{id}: {what}")));
+                    return Err(empty(&id));
                 }
                 for (start, some) in list.chunks(batch).enumerate() {
                     ending.batch(some, start * batch, &before, &pass, writing, tell)?;
@@ -255,6 +260,21 @@ impl Evaluator {
                 }
                 drawn.len()
             }
+            Cases::Streams(streams) => {
+                ending.total = streams.len();
+                let mut some = Vec::with_capacity(batch);
+                for index in 0..streams.len() {
+                    some.push(streams.case(index, writing)?);
+                    if some.len() == batch || index + 1 == streams.len() {
+                        ending.cases(std::mem::take(&mut some), &pass, writing, tell)?;
+                    }
+                }
+                match streams.len() {
+                    0 => return Err(empty(&id)),
+                    count => count,
+                }
+            }
+            Cases::Unfit(faults) => return Err(super::run::all(&faults)),
             Cases::Slides(_, list) => {
                 let (Some(options), Some(maps)) = (&slides, &maps) else {
                     return Err(RecipeError::new(format!("{id}: slides without a ProbMapProducer give nothing")));
@@ -267,6 +287,12 @@ impl Evaluator {
         let measured = ending.measures.iter().map(|measure| Ok((measure.name.clone(), measure.value()?)));
         Ok((count, measured.collect::<Outcome<_>>()?))
     }
+}
+
+fn empty(id: &str) -> RecipeError {
+    let what = "the list of images is empty: nothing is there that the config looks for; set dataset_dir, or give \
+                images (-i)";
+    RecipeError::new(format!("{id}: {what}"))
 }
 
 /// What is done with each case behind the network.
@@ -295,6 +321,17 @@ impl Ending<'_> {
             before.run(&mut case, writing).while_doing(|| named)?;
             cases.push(case);
         }
+        self.cases(cases, pass, writing, tell)
+    }
+
+    /// The same behind their transforms.
+    fn cases<N: Network>(
+        &mut self,
+        cases: Vec<Case>,
+        pass: &Pass<'_, N>,
+        writing: &mut Writing,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Outcome {
         let images = cases.iter().map(|case| Ok(case.sample.image("image")?.clone()));
         let images: Outcome<Vec<Image>> = images.collect();
         let images = images.while_doing(|| format!("{}: the preprocessing gives no `image`", pass.id))?;

@@ -26,6 +26,7 @@ mod sampler;
 mod save;
 mod scores;
 mod slides;
+mod streams;
 mod writing;
 
 pub use convert::{Converted, convert};

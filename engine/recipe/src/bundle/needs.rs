@@ -217,6 +217,8 @@ const ENGINE: [(&str, &[&str]); 5] = [
             "DecathlonDataset",
             "MaskedPatchWSIDataset",
             "PatchWSIDataset",
+            "IterableDataset",
+            "ShuffleBuffer",
         ],
     ),
     (

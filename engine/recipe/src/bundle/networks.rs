@@ -65,7 +65,7 @@ fn as_pretrained(component: &Component, table: &mut Node) {
 }
 
 /// Networks of bundles' own scripts that are here.
-const SCRIPTS: [&str; 2] = ["UNesT", "PointRegressor"];
+const SCRIPTS: [&str; 3] = ["UNesT", "PointRegressor", "RegResNet"];
 
 /// Whether a component means the network of this name: a class of a bundle's own may only share it.
 pub(super) fn is_known_by(component: &Component, name: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Images as `SaveImage` writes them: names, types, grids.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use hearth_bundle::{Component, Fault, Value, dtype_name};
@@ -30,6 +31,8 @@ pub(super) struct Save {
     numbered: bool,
     /// Whether the values are written as they are, as an array of NumPy's.
     array: bool,
+    /// How many images this step has written.
+    count: Cell<usize>,
 }
 
 /// What the component has beside, and what changes nothing.
@@ -127,6 +130,7 @@ impl Save {
             mode: component.get("mode").and_then(Value::as_str).map(str::to_owned),
             numbered,
             array: false,
+            count: Cell::new(0),
         })
     }
 
@@ -146,6 +150,7 @@ impl Save {
             mode: None,
             numbered: false,
             array: true,
+            count: Cell::new(0),
         })
     }
 
@@ -188,10 +193,9 @@ impl Save {
     }
 
     /// The path below the base, as MONAI's `FolderLayout` makes it.
-    fn path(&self, written: Option<&str>, file: Option<&Path>, key: &str, writing: &mut Writing) -> String {
-        let number = writing.unnamed;
+    fn path(&self, written: Option<&str>, file: Option<&Path>, key: &str, writing: &Writing) -> String {
+        let number = self.count.replace(self.count.get() + 1);
         let subject = written.map_or_else(|| number.to_string(), str::to_owned);
-        writing.unnamed += 1;
         let (folder, name) = subject.rsplit_once('/').unwrap_or(("", &subject));
         let stem = |name: &str| match name.rsplit_once('.') {
             Some((stem, _)) if !stem.is_empty() => stem.to_owned(),

@@ -44,6 +44,7 @@ mod small {
         classification_template
         endoscopic_inbody_classification
         endoscopic_tool_segmentation
+        mednist_reg
         pancreas_ct_dints_segmentation
         pathology_nuclei_classification
         spleen_deepedit_annotation

@@ -288,6 +288,7 @@ fn small(name: &str) -> (Fits, [usize; 3], Table) {
                 strides = [2, 2]
             },
         ),
+        "RegResNet" => (Images, FLAT, toml! { image_size = [32, 32] }),
         "PointRegressor" => (
             Numbers,
             FLAT,
