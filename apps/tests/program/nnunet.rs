@@ -150,6 +150,28 @@ fn models_side_by_side_become_one_label_map() {
     fail(&["predict", &one, "-i", &image, "-o", &out, "--statistics"], 1, &["--statistics", "one model"]);
 }
 
+/// Recipes for what nnU-Net has planned and preprocessed.
+#[test]
+fn a_preprocessed_data_set_gets_its_recipes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (data, out) = (text(&golden("preprocessed/preprocessed/Dataset011_Blobs")), text(&dir.path().join("plans")));
+    let printed = succeed(&["plan", &data, "-o", &out]);
+    assert!(printed.contains("3d_fullres.toml"), "{printed}");
+    let recipe = text(&dir.path().join("plans/3d_fullres.toml"));
+    let run = text(&dir.path().join("run"));
+    let splits = text(&golden("preprocessed/preprocessed/Dataset011_Blobs/splits_final.json"));
+    let train = ["train", &recipe, "--data", &data, "--out", &run, "--folds", &splits, "--device", "cpu", "--dry-run"];
+    let printed = succeed(&train);
+    assert!(printed.contains("fold 1: 2 cases validate: blob_0, blob_1"), "{printed}");
+    fail(&["plan", &data, "-o", &out, "--memory", "8"], 1, &["--memory", "raw data set"]);
+    fail(&["plan", &data, "-o", &out, "--planner", "L"], 1, &["nnUNetResEncUNetLPlans.json"]);
+    fail(
+        &["train", "hippocampus", "--data", &data, "--out", &run, "--dry-run"],
+        1,
+        &["nnUNet_preprocessed", "hearth plan"],
+    );
+}
+
 #[test]
 fn only_runs_of_planned_recipes_are_exported() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -38,14 +38,7 @@ impl Layout for NnUnetRaw {
         let json = read_list(path)?;
         let at = path.join("dataset.json");
         let ending = json["file_ending"].as_str().unwrap_or(".nii.gz").to_owned();
-        let names = ["channel_names", "modality"].into_iter().find_map(|key| json[key].as_object());
-        let mut numbered: Vec<(usize, String)> = names
-            .into_iter()
-            .flatten()
-            .filter_map(|(number, name)| Some((number.parse().ok()?, name.as_str()?.to_owned())))
-            .collect();
-        numbered.sort();
-        let known: Vec<String> = numbered.into_iter().map(|(_, name)| name).collect();
+        let known = channel_names(&json);
         let modalities: BTreeMap<usize, String> = known.iter().cloned().enumerate().collect();
         channels(&known, &wants.images).map_err(|what| wrong(&at, what))?;
         let mut list = CaseList {
@@ -56,6 +49,11 @@ impl Layout for NnUnetRaw {
         };
         let found = match json["dataset"].as_object() {
             Some(table) => listed(path, table, &modalities, wants)?,
+            None if !path.join("imagesTr").is_dir() && path.join("gt_segmentations").is_dir() => {
+                let what = "is a folder of nnUNet_preprocessed, and not a raw data set";
+                let advice = "hearth plan writes recipes for it, whose data.layout says which of its folders is read";
+                return Err(wrong(path, format!("{what}: {advice}")));
+            }
             None => cases(&path.join("imagesTr"), Some(&path.join("labelsTr")), &ending, &modalities, wants)?,
         };
         if let Target::Image { .. } = wants.target {
@@ -80,8 +78,20 @@ fn is_nnunet(list: &Value) -> bool {
     list["channel_names"].is_object() || list["file_ending"].is_string()
 }
 
+/// The names of the channels in their order.
+pub(super) fn channel_names(json: &Value) -> Vec<String> {
+    let names = ["channel_names", "modality"].into_iter().find_map(|key| json[key].as_object());
+    let mut numbered: Vec<(usize, String)> = names
+        .into_iter()
+        .flatten()
+        .filter_map(|(number, name)| Some((number.parse().ok()?, name.as_str()?.to_owned())))
+        .collect();
+    numbered.sort();
+    numbered.into_iter().map(|(_, name)| name).collect()
+}
+
 /// Names to values: nnU-Net writes them in reverse. With regions, each value has the first name.
-fn labels(json: &Value) -> BTreeMap<u32, String> {
+pub(super) fn labels(json: &Value) -> BTreeMap<u32, String> {
     let mut out = BTreeMap::new();
     for (name, value) in json.as_object().into_iter().flatten() {
         let values: Vec<u64> = match value {

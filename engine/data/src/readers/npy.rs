@@ -57,6 +57,25 @@ pub fn read_array(path: &Path) -> Result<(Vec<usize>, Vec<f32>), ReadError> {
     Ok(open(path, None)?.values())
 }
 
+/// The same of the array with this name in an NPZ file.
+pub(super) fn read_named(path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32>), ReadError> {
+    Ok(open(path, Some(name))?.values())
+}
+
+/// The shape of the array with this name in an NPZ file; its values are not read.
+///
+/// # Errors
+/// A file that is none, is damaged, or has no such array.
+pub fn array_shape(path: &Path, name: &str) -> Result<Vec<usize>, ReadError> {
+    let file = BufReader::new(File::open(path).map_err(|e| ReadError::new(path, e))?);
+    let shape = || -> Result<Vec<usize>, String> {
+        let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
+        let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|_| format!("no array `{name}`"))?;
+        Ok(header(&mut entry)?.shape().iter().map(|length| *length as usize).collect())
+    };
+    shape().map_err(|what| ReadError::new(path, what))
+}
+
 /// An array of a file, checked.
 fn open(path: &Path, key: Option<&str>) -> Result<Array, ReadError> {
     let error = |e: std::io::Error| ReadError::new(path, e);

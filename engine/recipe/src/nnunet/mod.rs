@@ -28,7 +28,7 @@ mod train;
 
 pub use ensemble::NnunetEnsemble;
 pub use export::{ExportOptions, export};
-pub use hearth_nnunet::{Case, Folds, ModelFolder, planner};
+pub use hearth_nnunet::{Case, DatasetJson, Folds, ModelFolder, Plans, planner};
 pub use image::{CaseImage, Grid};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub use raw::NnunetRaw;
@@ -37,4 +37,4 @@ pub use steps::{
 };
 pub(crate) use total::models_below;
 pub use total::{TotalLabels, TotalSegmentator};
-pub use train::training_recipe;
+pub use train::{preprocessed_recipe, training_recipe};

@@ -23,6 +23,18 @@ const EPOCHS: usize = 1000;
 /// # Errors
 /// Plans that cannot be read, and a configuration that they do not have.
 pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
+    recipe(plans, dataset, configuration, false)
+}
+
+/// The same for a folder of `nnUNet_preprocessed`, whose arrays nnU-Net has prepared.
+///
+/// # Errors
+/// As [`training_recipe`], and the second stage of a cascade, which reads labels on the images' own grids.
+pub fn preprocessed_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
+    recipe(plans, dataset, configuration, true)
+}
+
+fn recipe(plans: &Value, dataset: &DatasetJson, configuration: &str, preprocessed: bool) -> Outcome<String> {
     let parsed = Plans::parse(plans.clone())?;
     let planned = parsed.configuration(configuration)?;
     let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));
@@ -39,7 +51,15 @@ pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str
     let batch_dice = parsed.value(configuration, "batch_dice") == Some(&Value::Bool(true));
     let ignore = dataset.labels.ignore;
     let previous = planned.previous_stage.is_some().then_some(&dataset.labels.foreground[..]);
-    Ok(Writer { plans: &parsed, planned: &planned, batch, names, regions, ignore, previous, batch_dice }
+    let prepared = match (preprocessed, parsed.value(configuration, "data_identifier").and_then(Value::as_str)) {
+        (false, _) => None,
+        (true, _) if previous.is_some() => {
+            return refused("the second stage of a cascade is trained with the raw data set");
+        }
+        (true, Some(folder)) => Some(folder.to_owned()),
+        (true, None) => return refused("data_identifier is missing; expected the folder of its arrays"),
+    };
+    Ok(Writer { plans: &parsed, planned: &planned, batch, names, regions, ignore, previous, prepared, batch_dice }
         .text(plans["experiment_planner_used"].as_str().unwrap_or("its planner")))
 }
 
@@ -54,6 +74,8 @@ struct Writer<'a> {
     ignore: Option<u16>,
     /// The labels that an earlier stage predicts.
     previous: Option<&'a [u16]>,
+    /// The folder of arrays that nnU-Net has prepared.
+    prepared: Option<String>,
     batch_dice: bool,
 }
 
@@ -93,7 +115,7 @@ labels = {labels}
 transforms = [
     {{ name = "LoadImage", keys = {keys} }},
     {{ name = "EnsureChannelFirst", keys = {keys} }},
-    {{ name = "NnunetPreprocess", keys = ["image", "label"], spacing = {spacing}, transpose = {transpose}{previous_key},
+{checked}    {{ name = "NnunetPreprocess", keys = ["image", "label"], spacing = {spacing}, transpose = {transpose}{previous_key},
       normalization = [
 {normalization}      ] }},
     # What the image does not show is background to the metric.
@@ -105,7 +127,7 @@ transforms = [
 {previous_stage}{to_regions}]
 
 [data]
-workers = 4
+{layout}workers = 4
 folds = {{ count = 5, method = "scikit", shuffle = true, seed = 12345 }}    # those of splits_final.json
 sampler = {{ name = "RandomSampler", num_samples = {samples} }}    # {ITERATIONS} batches
 
@@ -149,6 +171,8 @@ flips = {flips}
             plans_name = one_line(&plans.plans_name),
             planner = one_line(planner),
             continues = self.continues(),
+            checked = self.checked(),
+            layout = self.layout(),
             task = self.task(),
             classes_to_indices = self.classes_to_indices(),
             annotated_to_indices = self.annotated_to_indices(),
@@ -211,6 +235,21 @@ flips = {flips}
             format!("    {{ name = \"{CONVERTS}\", keys = [\"label\"], classes = {regions:?} }},\n")
         };
         self.regions.as_ref().map(step).unwrap_or_default()
+    }
+
+    /// Labels that are prepared have -1 where the image shows nothing, so they are not checked.
+    fn checked(&self) -> String {
+        let channels = self.planned.normalization_schemes.len();
+        let step = |_: &String| format!("    {{ name = \"CheckCase\", keys = [\"image\"], channels = {channels} }},\n");
+        self.prepared.as_ref().map(step).unwrap_or_default()
+    }
+
+    fn layout(&self) -> String {
+        let line = |folder: &String| {
+            let folder = Toml::String(folder.clone());
+            format!("layout = {{ name = \"NnUnetPreprocessed\", folder = {folder} }}\n")
+        };
+        self.prepared.as_ref().map(line).unwrap_or_default()
     }
 
     /// Where the labels of the earlier stage come from.

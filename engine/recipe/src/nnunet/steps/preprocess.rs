@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hearth_data::affine::{self, IDENTITY, compose};
 use hearth_data::orientation::Reorder;
+use hearth_data::readers::PREPROCESSED;
 use hearth_data::spatial::{ResizeMode, crop, reorder};
 use hearth_data::{Applied, Draw, Effect, Fault, Image, Keys, Sample, Transform, TransformError};
 use hearth_nnunet::preprocess::Preprocessing;
@@ -19,7 +20,8 @@ use super::{check_previous, describe, tensor, volume};
 ///
 /// `keys` are the image and, where there is one, its label map; labels outside of what the image
 /// shows become -1. `previous_key` is the label map that an earlier stage of a cascade predicted; it
-/// comes along in the same way. The parameters are those of nnU-Net's plans, which `hearth plan` writes.
+/// comes along in the same way. What comes from a folder of `nnUNet_preprocessed` is prepared already, and
+/// stays as it is. The parameters are those of nnU-Net's plans, which `hearth plan` writes.
 /// Predictions are mapped back linearly.
 ///
 /// ```
@@ -109,8 +111,26 @@ impl NnunetPreprocess {
         })
     }
 
+    /// What nnU-Net has prepared: z y x, and nothing else.
+    fn lying(&self, image: Image, maps: Vec<Image>) -> Result<(Image, Vec<Image>), TransformError> {
+        let (found, expected) = (image.channels(), self.normalization.len());
+        if found != expected {
+            let what = format!("it has {found} channels; expected {expected}, each with its normalization");
+            return Err(TransformError::new(what));
+        }
+        if maps.iter().any(|map| map.meta.stored_type != PREPROCESSED) {
+            let what = "the image was preprocessed by nnU-Net, and a label map lies on the grid of the image's file";
+            return Err(TransformError::new(what).advice("train with the raw data set"));
+        }
+        let turn = |image: Image| reorder(image, &Reorder { source: [2, 1, 0], flip: [false; 3] });
+        Ok((turn(image), maps.into_iter().map(turn).collect()))
+    }
+
     /// The image and label maps on its grid.
     fn run(&self, image: Image, maps: Vec<Image>) -> Result<(Image, Vec<Image>), TransformError> {
+        if image.meta.stored_type == PREPROCESSED {
+            return self.lying(image, maps);
+        }
         let how = self.how().map_err(|fault| TransformError::new(fault.message))?;
         let size = spacing(&image);
         let (image, maps) = (as_volume(image), maps.into_iter().map(as_volume).collect::<Vec<_>>());
