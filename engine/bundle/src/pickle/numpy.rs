@@ -10,9 +10,10 @@ const MOST_VALUES: usize = 1 << 20;
 
 /// What may be named: what NumPy and plain dictionaries are made of, and what PyTorch makes of
 /// tensors, which is not read and fails where it is used.
-const KNOWN: [&str; 24] = [
+const KNOWN: [&str; 25] = [
     "_codecs.encode",
     "__builtin__.bytearray",
+    "__builtin__.bytes",
     "__builtin__.frozenset",
     "__builtin__.set",
     "builtins.bytearray",

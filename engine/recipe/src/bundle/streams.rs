@@ -231,10 +231,11 @@ fn shuffled(count: usize, size: usize, seed: u32) -> Vec<usize> {
 
 /// A `RandAffine`, and what it draws for each image of a list.
 fn affine(step: &Component, seed: u32, count: usize) -> Result<(RandAffine, Vec<AffineParameters>), Fault> {
+    const RANGES: [&str; 4] = ["rotate_range", "shear_range", "translate_range", "scale_range"];
     const WITHOUT: [&str; 3] = ["device", "lazy", "cache_grid"];
-    let transform: RandAffine = read(step, table(step, "RandAffine", &WITHOUT, false)?)?;
-    let ranges = ["rotate_range", "shear_range", "translate_range", "scale_range"].map(|name| spans(step, name));
-    let [rotate, shear, translate, scale] = ranges;
+    // The draws are made here.
+    let transform: RandAffine = read(step, table(step, "RandAffine", &[&RANGES[..], &WITHOUT].concat(), false)?)?;
+    let [rotate, shear, translate, scale] = RANGES.map(|name| spans(step, name));
     let (rotate, shear, translate, scale) = (rotate?, shear?, translate?, scale?);
     let prob = step.get("prob").and_then(Value::as_float).unwrap_or(0.1);
     // The chain draws a seed for each of its random transforms, and this one has two generators of it.

@@ -9,7 +9,7 @@ use hearth_recipe::recipe::Recipe;
 type Tested = Result<(), Box<dyn Error>>;
 
 /// Their inference configs lack nothing but files.
-const RUN: [&str; 15] = [
+const RUN: [&str; 25] = [
     "spleen_ct_segmentation",
     "swin_unetr_btcv_segmentation",
     "wholeBody_ct_segmentation",
@@ -25,6 +25,16 @@ const RUN: [&str; 15] = [
     "brats_mri_generative_diffusion",
     "brats_mri_axial_slices_generative_diffusion",
     "breast_density_classification",
+    "renalStructures_CECT_segmentation",
+    "pathology_nuclick_annotation",
+    "endoscopic_tool_segmentation",
+    "renalStructures_UNEST_segmentation",
+    "wholeBrainSeg_Large_UNEST_segmentation",
+    "pancreas_ct_dints_segmentation",
+    "pathology_nuclei_classification",
+    "spleen_deepedit_annotation",
+    "valve_landmarks",
+    "mednist_reg",
 ];
 
 fn configs() -> PathBuf {

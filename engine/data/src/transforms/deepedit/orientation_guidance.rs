@@ -18,11 +18,11 @@ use crate::{Draw, Effect, Fault, Image, Sample, TransformError, Value};
 ///
 /// ```
 /// # use hearth_data::{Sample, Value, tiny, transforms::{Flip, OrientationGuidanceMultipleLabelDeepEdit}};
-/// let flipped = tiny::apply(Flip::new("image").spatial_axis(0), tiny::ramp([1, 4, 3, 2]))?;
+/// let flipped = tiny::apply(Flip::new("image"), tiny::ramp([1, 4, 3, 2]))?;
 /// let sample = Sample::new("case").with_image("image", flipped);
 /// let sample = sample.with("spleen", Value::Numbers([0.0, 1.0, 1.0].as_slice().into()));
 /// let made = tiny::run(OrientationGuidanceMultipleLabelDeepEdit::new(["spleen"]), sample)?;
-/// assert!(matches!(made[0].get("spleen")?, Value::Numbers(at) if at[..] == [3.0, 1.0, 1.0]));
+/// assert!(matches!(made[0].get("spleen")?, Value::Numbers(at) if at[..] == [3.0, 1.0, 0.0]));
 /// # Ok::<(), hearth_data::TransformError>(())
 /// ```
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
