@@ -45,6 +45,8 @@ def formula(key, tensor):
     fan_in = tensor[0].numel()
     # Squeeze and excitation halves what a block of EfficientNet passes on, Swish does so again.
     gain = 1.6 if "_blocks." in key else 1.2
+    # Without residual connections forty layers of ReLU would leave nothing of the input.
+    gain = 1.45 if "features.Mixed" in key or "features.Conv2d" in key else gain
     return 0.0, round(gain * (3.0 / fan_in) ** 0.5, 6)
 
 
@@ -205,6 +207,11 @@ def diffusion(name, params, shape, timesteps):
     )
 
 
+def inception(name, params, shape):
+    build = lambda: nets.TorchVisionFCModel(**params, init_weights=False)
+    record(name, "TorchVisionFCModel", params, shape, build, gradients=False)
+
+
 CODES = [
     # Blocks x paths of three resolutions: 0-0, 1-0, 0-1, 1-1, 2-1, 1-2, 2-2.
     [[1, 0, 1, 0, 0, 0, 1], [1, 1, 0, 1, 1, 1, 0], [1, 1, 1, 0, 1, 0, 1]],
@@ -216,6 +223,11 @@ FLAT = [[[1, 1, 1, 0], [1, 1, 0, 1]], [[1, 0, 1, 0], [1, 1, 0, 0]]]
 CASES = {
     "efficientnet_b0_3d": lambda name: efficient(
         name, "EfficientNetBN", {"model_name": "efficientnet-b0", "spatial_dims": 3, "in_channels": 1, "num_classes": 3}, [1, 1, 33, 40, 32]
+    ),
+    "torchvision_inception_v3": lambda name: inception(
+        name,
+        {"model_name": "inception_v3", "num_classes": 4, "pool": None, "transform_input": True, "pretrained": False},
+        [1, 3, 78, 83],
     ),
     "efficientnet_b2_2d_instance": lambda name: efficient(
         name,

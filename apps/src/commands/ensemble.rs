@@ -68,6 +68,8 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         uncertainty: false,
         files: args.files.clone(),
         ranks: args.ranks,
+        held_out: false,
+        cases: None,
         nnunet: NnunetArgs::default(),
     };
     match trained.plan.recipe.learns().patches() {

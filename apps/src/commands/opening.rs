@@ -1,5 +1,7 @@
 //! How `evaluate`, `predict` and `ensemble` open the runs that they use.
 
+use std::path::PathBuf;
+
 use crate::commands::tta::TtaWord;
 use crate::run::Opening;
 use crate::terminal::progress;
@@ -27,13 +29,25 @@ pub struct OpeningArgs {
     /// decathlon, brats2015, brats2018, brats2023. Labels are read, and written, so
     #[arg(long, value_name = "CONVENTION")]
     pub classes: Option<String>,
+    /// The second stage of a cascade: the folder of the labels that the earlier stage predicted for these
+    /// images
+    #[arg(long, value_name = "DIR")]
+    pub previous_stage: Option<PathBuf>,
 }
 
 impl OpeningArgs {
     /// The best checkpoint on a device, as the command line has it without other options.
     pub fn new(device: &str, tune: Option<&str>) -> Self {
         let tune = tune.map(str::to_owned);
-        Self { checkpoint: None, device: device.to_owned(), tune, tta: None, accept: Vec::new(), classes: None }
+        Self {
+            checkpoint: None,
+            device: device.to_owned(),
+            tune,
+            tta: None,
+            accept: Vec::new(),
+            classes: None,
+            previous_stage: None,
+        }
     }
 
     /// The checkpoint of each run.
@@ -50,6 +64,7 @@ impl OpeningArgs {
             tta: self.tta.map(TtaWord::tta),
             accept: self.accept.clone(),
             classes: self.classes.as_deref(),
+            previous_stage: self.previous_stage.as_deref(),
             progress: progress(),
             local_rank: 0,
         }

@@ -1,9 +1,9 @@
 //! `hearth plan`: nnU-Net's fingerprint and plans of a data set.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
-use hearth_recipe::nnunet::{NnunetRaw, training_recipe};
+use hearth_recipe::nnunet::{DatasetJson, NnunetRaw, Plans, preprocessed_recipe, training_recipe};
 
 use crate::error::{Context, Failure, Outcome};
 use crate::run::outputs::Outputs;
@@ -13,7 +13,8 @@ use crate::{note, out};
 /// Arguments of `hearth plan`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A data set in nnU-Net's raw layout: dataset.json, imagesTr, labelsTr
+    /// A data set in nnU-Net's raw layout: dataset.json, imagesTr, labelsTr; or its folder in
+    /// nnUNet_preprocessed, for which recipes are written
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
     /// Where dataset_fingerprint.json, the plans, splits_final.json and the recipes go
@@ -39,6 +40,9 @@ pub struct Args {
 /// Reads all training cases, and writes what nnU-Net's planner would.
 pub fn run(args: &Args) -> Outcome {
     let options = options(args)?;
+    if is_preprocessed(&args.data) {
+        return preprocessed(args, &options);
+    }
     let raw = NnunetRaw::open(&args.data)?;
     let plans_name = options.plans_name.clone().unwrap_or_else(|| options.planner.plans_name().to_owned());
     let mut outputs = Outputs::new("plan", args.overwrite);
@@ -53,7 +57,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     // Which configurations there will be is known after the fingerprint.
     let recipe_at = |configuration: &str| file(&format!("{configuration}.toml"));
-    for configuration in ["2d", "3d_fullres", "3d_lowres"] {
+    for configuration in ["2d", "3d_fullres", "3d_lowres", "3d_cascade_fullres"] {
         outputs.claim(&recipe_at(configuration))?;
     }
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
@@ -88,6 +92,51 @@ pub fn run(args: &Args) -> Outcome {
             }
             Err(error) => note!("{error}"),
         }
+    }
+    Ok(())
+}
+
+/// Whether nnU-Net has preprocessed a data set into this folder.
+fn is_preprocessed(folder: &Path) -> bool {
+    !folder.join("imagesTr").is_dir()
+        && folder.join("gt_segmentations").is_dir()
+        && folder.join("dataset.json").is_file()
+}
+
+/// Recipes that train on what nnU-Net has planned and preprocessed.
+fn preprocessed(args: &Args, options: &PlannerOptions) -> Outcome {
+    if args.memory.is_some() || args.spacing.is_some() {
+        let what = "--memory and --spacing are for plans; these are nnU-Net's";
+        return Err(Failure::new(format!("{what}: remove them, or give the raw data set")));
+    }
+    let plans_name = options.plans_name.clone().unwrap_or_else(|| options.planner.plans_name().to_owned());
+    let path = args.data.join(format!("{plans_name}.json"));
+    let plans = Plans::read(&path).while_doing(|| "--planner and --name say which plans are read".to_owned())?;
+    let dataset = DatasetJson::read(&args.data.join("dataset.json"))?;
+    let mut outputs = Outputs::new("plan", args.overwrite);
+    let mut recipes = Vec::new();
+    for name in plans.names() {
+        let folder = plans.value(name, "data_identifier").and_then(|folder| folder.as_str());
+        if !folder.is_some_and(|folder| args.data.join(folder).is_dir()) {
+            note!("{name}: {} has no folder {}", args.data.display(), folder.unwrap_or("of it"));
+            continue;
+        }
+        match preprocessed_recipe(&plans.raw, &dataset, name) {
+            Ok(recipe) => {
+                let at = args.out.join(format!("{name}.toml"));
+                outputs.claim(&at)?;
+                recipes.push((at, recipe));
+            }
+            Err(error) => note!("{error}"),
+        }
+    }
+    if recipes.is_empty() {
+        return Err(Failure::new(format!("{}: no recipe can be written", path.display())));
+    }
+    std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
+    for (at, recipe) in recipes {
+        outputs.write(&at, recipe)?;
+        out!("{}", at.display());
     }
     Ok(())
 }

@@ -1,24 +1,26 @@
 //! `hearth predict`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hearth_data::dicom::{Authorship, Series, write};
-use hearth_data::writers::{RegionFile, coding_of};
+use hearth_data::dicom::Authorship;
+use hearth_data::writers::coding_of;
 use hearth_data::{NiftiOptions, write_nifti};
 use hearth_registry::counted;
 use hearth_train::{Floats, Ranks};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::commands::generate::generate;
 use crate::commands::opening::OpeningArgs;
 use crate::commands::predict_found::{Found, Origin, Predicted};
-use crate::commands::predict_lists::{FAILED, Said, as_json, list_failed, skipped, table};
+use crate::commands::predict_lists::{FAILED, Said, list_failed, table};
 use crate::commands::predict_model::{self, ModelArgs, stored};
 use crate::commands::predict_nnunet::{self, NnunetArgs};
+use crate::commands::predict_tasks::{Task, tasks};
 use crate::commands::predicted::Pictures;
-use crate::commands::region_files::{Codes, RegionArgs, Surfaces, is_fractional};
-use crate::commands::{predict_bundle, predict_slides, predict_total};
+use crate::commands::region_files::{Codes, RegionArgs, is_fractional};
+use crate::commands::{predict_bundle, predict_held_out, predict_slides, predict_total};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::Canvas;
@@ -26,12 +28,11 @@ use crate::ranks::{RanksArgs, is_first, local_rank};
 use crate::recipe::Output;
 use crate::run::dicom_end;
 use crate::run::given::expanded;
-use crate::run::inputs::{Input, inputs};
-use crate::run::outputs::{Outputs, record_of, sum, written_by};
+use crate::run::outputs::{Outputs, sum};
 use crate::run::package::codes_of;
 use crate::run::{NO_REGIONS, Overlap, Ready, Segmented, StageSeconds, Trained, Wanted, overlapped};
 use crate::sharing::{Done, own, prepared, shared};
-use crate::terminal::{keep_unsaid, seconds, speak_here, speaks, speaks_here, unsaid};
+use crate::terminal::{keep_unsaid, seconds, speak_here, speaks_here, unsaid};
 use crate::{note, out};
 
 /// Arguments of `hearth predict`.
@@ -77,6 +78,13 @@ pub struct Args {
     /// By how many ranks, each of which takes some of the images.
     #[command(flatten)]
     pub ranks: RanksArgs,
+    /// Each labelled case of the data set of -i, by the run that did not train on it: RUN is a folder of
+    /// folds, or one of their runs. The second stage of a cascade learns from such labels
+    #[arg(long, conflicts_with_all = ["count", "weights"])]
+    pub held_out: bool,
+    /// Only cases of these names, which the run held out.
+    #[arg(skip)]
+    pub cases: Option<BTreeSet<String>>,
     /// Options for models of nnU-Net.
     #[command(flatten)]
     pub nnunet: NnunetArgs,
@@ -123,37 +131,20 @@ impl Args {
             uncertainty: false,
             files: FileArgs::default(),
             ranks: RanksArgs::default(),
+            held_out: false,
+            cases: None,
             nnunet: NnunetArgs::default(),
         }
     }
 }
 
-/// An image, and the file of its result.
-struct Task {
-    input: Input,
-    result: PathBuf,
-    /// The file of `--uncertainty`.
-    deviation: Option<PathBuf>,
-    /// Of `--probabilities`.
-    probabilities: Option<PathBuf>,
-    /// Those of `--disagreement`.
-    maps: Vec<PathBuf>,
-    /// Of `--picture`.
-    picture: Option<PathBuf>,
-    /// Of `--dicom-seg`, `--rtstruct` and `--dicom-sr`, with the series that they refer to.
-    dicom: Option<(Series, Vec<(RegionFile, PathBuf)>)>,
-    /// Of `--surfaces`.
-    surfaces: Option<Surfaces>,
-    /// What the results come from.
-    key: Value,
-    /// Why nothing is predicted.
-    refused: Option<Failure>,
-}
-
 /// Predicts each image. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
     let args = &Args { images: expanded(&args.images)?, ..args.clone() };
-    shared(args.ranks, |ranks| of_rank(args, ranks))
+    shared(args.ranks, |ranks| match args.held_out {
+        true => predict_held_out::run(args, ranks),
+        false => of_rank(args, ranks),
+    })
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
@@ -258,10 +249,10 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
     let begin = || speak_here(speaks);
     let (reading, origin) = (trained.plan.reading(), Origin::of(trained));
     let read = |place: &usize| -> Outcome<Ready> {
-        let Task { input, refused, .. } = &tasks[*place];
+        let Task { input, previous, refused, .. } = &tasks[*place];
         match refused {
             Some(failure) => Err(Failure::new(failure.line())),
-            None => Ok(reading.ready(input.sample())?),
+            None => Ok(reading.ready_from(input.sample(), previous.as_deref())?),
         }
     };
     let predict = |before: usize, ready: Ready| {
@@ -309,88 +300,11 @@ pub(super) fn predict_all(args: &Args, trained: &Trained, command: &'static str,
         }
     }
     // What became of one image is said already, unless an earlier call listed it.
-    if is_first(ranks) && (count > 1 || args.out.join(FAILED).exists()) {
+    let of_fold = args.cases.is_some();
+    if is_first(ranks) && !of_fold && (count > 1 || args.out.join(FAILED).exists()) {
         list_failed(&args.out, command, &outputs, &done.failed)?;
     }
     done.check(ranks, count, "images")
-}
-
-/// Plans the result of each image; fails if a result would replace a file.
-fn tasks(args: &Args, trained: &Trained, command: &'static str, outputs: &mut Outputs) -> Outcome<Vec<Task>> {
-    let (mut tasks, recipe) = (Vec::new(), &trained.plan.recipe);
-    // A call that was ended while it wrote results left some of them.
-    let mut begun = Outputs::new(command, true);
-    let maps = trained.ensemble.as_ref().map_or(&[][..], |ensemble| ensemble.maps());
-    let (end, output) = match recipe.output() {
-        Output::Image => ("_pred", Output::Image),
-        other => ("_seg", other),
-    };
-    for given in &args.images {
-        for input in inputs(given, recipe, args.files.series.as_deref())? {
-            let named = |end: &str| {
-                let mut name = input.stem();
-                name.push(end);
-                args.out.join(input.parent()).join(name)
-            };
-            let result = named(&format!("{end}.nii.gz"));
-            let deviation = args.uncertainty.then(|| named("_std.nii.gz"));
-            let probabilities = args.files.probabilities.then(|| named("_prob.nii.gz"));
-            let picture = args.files.picture.then(|| named("_picture.png"));
-            let files: Vec<(RegionFile, PathBuf)> =
-                args.files.regions.files().into_iter().map(|file| (file, named(dicom_end(file)))).collect();
-            let surfaces = args.files.regions.surfaces(recipe, &named);
-            let maps: Vec<PathBuf> = maps.iter().map(|map| named(&format!("_{}.nii.gz", map.word()))).collect();
-            let image = (output != Output::Scores).then_some(&result);
-            let single = [image, deviation.as_ref(), probabilities.as_ref(), picture.as_ref()].into_iter().flatten();
-            let mut all: Vec<&PathBuf> = single.chain(files.iter().map(|(_, path)| path)).chain(&maps).collect();
-            let meshes = surfaces.iter().flat_map(|surfaces| &surfaces.paths);
-            // A label without a voxel has no surface.
-            let meshed = surfaces.is_none() || meshes.clone().any(|path| path.is_file());
-            let done = meshed && all.iter().all(|path| path.is_file() && written_by(path, command));
-            all.extend(meshes);
-            // One that cannot be read is named when its turn comes.
-            let key = trained.result_key(&input.all_files()).unwrap_or_default();
-            // Of a result that an earlier call made of the same image by the same network.
-            let same = image
-                .and_then(|path| record_of(path))
-                .is_some_and(|record| !key.is_null() && record["result_of"] == key);
-            if same && !args.files.overwrite {
-                if done {
-                    note!("{}: done by an earlier call", input.name());
-                    if args.files.json && speaks() {
-                        skipped(&input.name(), as_json(input.files()), &all);
-                    }
-                    continue;
-                }
-                all.into_iter().try_for_each(|path| begun.claim(path))?;
-            } else {
-                all.into_iter().try_for_each(|path| outputs.claim(path))?;
-            }
-            let (dicom, refused) = match files.is_empty() {
-                true => (None, None),
-                false => match refers_to(&input) {
-                    Ok(series) => (Some((series, files)), None),
-                    Err(failure) => (None, Some(failure)),
-                },
-            };
-            tasks.push(Task { input, result, deviation, probabilities, maps, picture, dicom, surfaces, key, refused });
-        }
-    }
-    // Nothing would be done at all.
-    if tasks.iter().all(|task| task.refused.is_some())
-        && let Some(failure) = tasks.iter_mut().find_map(|task| task.refused.take())
-    {
-        return Err(failure);
-    }
-    Ok(tasks)
-}
-
-/// The series that DICOM files of an input's regions refer to. One to which nothing can refer is
-/// found now, and not when its regions are.
-fn refers_to(input: &Input) -> Outcome<Series> {
-    let series = input.dicom().while_doing(|| "--dicom-seg, --rtstruct and --dicom-sr need DICOM images".to_owned())?;
-    write::check(&series).while_doing(|| input.name())?;
-    Ok(series)
 }
 
 /// What the network says of an image.
@@ -424,7 +338,7 @@ fn write(
     codes: &Codes,
     said: &mut Said,
 ) -> Outcome<Option<Vec<f32>>> {
-    let Task { input, result, deviation, probabilities, maps, picture, dicom, surfaces, key, refused: _ } = task;
+    let Task { input, result, deviation, probabilities, maps, picture, dicom, previous, surfaces, key, .. } = task;
     let Origin { title, checkpoint, weights, made_by, labels, region_labels, members } = origin;
     if let Some(folder) = result.parent() {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
@@ -463,6 +377,12 @@ fn write(
     });
     if let Some(members) = members {
         facts["ensemble"] = json!(members);
+    }
+    if let Some(path) = previous {
+        facts["previous_stage"] = json!({ "labels": path.display().to_string(), "blake3": sum(path)? });
+    }
+    if task.held_out {
+        facts["held_out"] = json!(true);
     }
     match output {
         Output::Labels => facts["labels"] = json!(labels),

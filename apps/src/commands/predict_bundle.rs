@@ -57,6 +57,7 @@ fn check(args: &Args) -> Outcome {
         ("--tta", opening.tta.is_some()),
         ("--accept", !opening.accept.is_empty()),
         ("--classes", opening.classes.is_some()),
+        ("--previous-stage", opening.previous_stage.is_some()),
         ("--codes", files.regions.codes.is_some()),
     ];
     match given.into_iter().find(|(_, given)| *given) {

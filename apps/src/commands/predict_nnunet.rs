@@ -36,9 +36,6 @@ pub struct NnunetArgs {
     /// The type in which the network computes: fp32, bf16 [default: fp32]
     #[arg(long, value_name = "TYPE")]
     pub precision: Option<String>,
-    /// The folder of the labels of the earlier stage of a cascade
-    #[arg(long, value_name = "DIR")]
-    pub previous_stage: Option<PathBuf>,
     /// nnU-Net's postprocessing.pkl or postprocessing.json, applied to the labels
     #[arg(long, value_name = "FILE")]
     pub postprocessing: Option<PathBuf>,
@@ -63,7 +60,6 @@ impl NnunetArgs {
             ("--step-size", self.step_size.is_some()),
             ("--no-mirroring", self.no_mirroring),
             ("--precision", self.precision.is_some()),
-            ("--previous-stage", self.previous_stage.is_some()),
             ("--postprocessing", self.postprocessing.is_some()),
             ("--with", !self.with.is_empty()),
             ("--roi-subset", !self.roi_subset.is_empty()),
@@ -88,8 +84,17 @@ pub fn is_one(path: &Path) -> bool {
 struct Task {
     case: Case,
     labels: PathBuf,
-    probabilities: Option<PathBuf>,
+    /// Probabilities, and what nnU-Net reads beside them.
+    probabilities: Option<[PathBuf; 2]>,
     key: Value,
+}
+
+/// What is known before the first case is read.
+struct Planned {
+    outputs: Outputs,
+    tasks: Vec<Task>,
+    /// Files that are written once, with their content.
+    about: Vec<(PathBuf, String)>,
 }
 
 /// Predicts every case of the given folders. An error in one does not stop the others.
@@ -112,7 +117,10 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         let (set, time) = (&first.folder.plans.dataset_name, seconds(start.elapsed().as_secs_f64()));
         note!("{set}: {}, loaded in {time}", members.join(", "));
     }
-    let (outputs, tasks) = prepared(ranks, tasks(args, &opened))?;
+    let Planned { outputs, tasks, about } = prepared(ranks, tasks(args, &opened))?;
+    if is_first(ranks) {
+        about.into_iter().try_for_each(|(path, text)| outputs.write(&path, text))?;
+    }
     let (start, count) = (Instant::now(), tasks.len());
     let mine: Vec<usize> = own(ranks, count).collect();
     let mut done: Done<()> = Done::default();
@@ -204,7 +212,7 @@ fn open(args: &Args) -> Outcome<NnunetEnsemble> {
 }
 
 /// Plans the result of each case; fails if a result would replace a file.
-fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> {
+fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<Planned> {
     let mut outputs = Outputs::new(COMMAND, args.files.overwrite);
     // A call that was ended while it wrote results left some of them.
     let mut begun = Outputs::new(COMMAND, true);
@@ -215,9 +223,12 @@ fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> 
         for case in cases(opened, given)? {
             let named = |end: &str| args.out.join(format!("{}{end}", case.name));
             let labels = named(ending);
-            let probabilities = args.files.probabilities.then(|| named(".npz"));
-            let key = key(&models, &case, args.nnunet.previous_stage.as_deref(), ending);
-            let all = || [Some(&labels), probabilities.as_ref()].into_iter().flatten();
+            let probabilities = args.files.probabilities.then(|| [named(".npz"), named(".pkl")]);
+            let previous = args.opening.previous_stage.as_deref();
+            // One that is missing is named when its turn comes.
+            let previous = previous.map(|folder| opened.first().previous_labels(folder, &case).unwrap_or_default());
+            let key = key(&models, &case, previous.as_ref());
+            let all = || std::iter::once(&labels).chain(probabilities.iter().flatten());
             let same = record_of(&labels).is_some_and(|record| !key.is_null() && record["result_of"] == key);
             if same && !args.files.overwrite {
                 if all().all(|path| path.is_file() && written_by(path, COMMAND)) {
@@ -234,8 +245,25 @@ fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<(Outputs, Vec<Task>)> 
             tasks.push(Task { case, labels, probabilities, key });
         }
     }
+    let about = if args.files.probabilities { about(args, opened, &mut outputs)? } else { Vec::new() };
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
-    Ok((outputs, tasks))
+    Ok(Planned { outputs, tasks, about })
+}
+
+/// `plans.json` and `dataset.json`, which nnU-Net's ensembles read beside probabilities: those that are not
+/// there yet.
+fn about(args: &Args, opened: &NnunetEnsemble, outputs: &mut Outputs) -> Outcome<Vec<(PathBuf, String)>> {
+    let folder = &opened.first().folder;
+    let mut missing = Vec::new();
+    for (name, value) in [("plans.json", &folder.plans.raw), ("dataset.json", &folder.dataset.raw)] {
+        let (path, text) = (args.out.join(name), serde_json::to_string_pretty(value)? + "\n");
+        if std::fs::read_to_string(&path).is_ok_and(|there| there == text) {
+            continue;
+        }
+        outputs.claim(&path)?;
+        missing.push((path, text));
+    }
+    Ok(missing)
 }
 
 /// The cases of a folder; the one that a file is of, with the files of its other channels; a file without
@@ -274,10 +302,9 @@ fn cases(opened: &NnunetEnsemble, given: &Path) -> Outcome<Vec<Case>> {
 
 /// What a result comes from: files by size and time, and the models. Null where a file is missing,
 /// which is reported when its turn comes.
-fn key(models: &[Value], case: &Case, previous: Option<&Path>, ending: &str) -> Value {
-    let labels = previous.map(|folder| folder.join(format!("{}{ending}", case.name)));
+fn key(models: &[Value], case: &Case, previous: Option<&PathBuf>) -> Value {
     let mut files = Vec::new();
-    for path in case.files.iter().chain(&labels) {
+    for path in case.files.iter().chain(previous) {
         let Ok(facts) = std::fs::metadata(path) else { return Value::Null };
         let at = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
         files.push(json!([facts.len(), at.map(|at| at.as_millis() as u64)]));
@@ -295,7 +322,7 @@ fn predict(
 ) -> Outcome {
     let Task { case, labels, probabilities, key } = task;
     let start = Instant::now();
-    let found = opened.predict(case, args.nnunet.previous_stage.as_deref(), probabilities.is_some())?;
+    let found = opened.predict(case, args.opening.previous_stage.as_deref(), probabilities.is_some())?;
     spent.predict = start.elapsed().as_secs_f64();
     let sums = case.files.iter().map(|file| sum(file)).collect::<Result<Vec<_>, _>>()?;
     let files: Vec<String> = case.files.iter().map(|file| file.display().to_string()).collect();
@@ -306,10 +333,13 @@ fn predict(
         "models": opened.members().iter().map(|m| m.folder.path.display().to_string()).collect::<Vec<_>>(),
     });
     let doing = |path: &Path| format!("writing {}", path.display());
-    if let Some(path) = probabilities {
+    if let Some([path, beside]) = probabilities {
         found.write_probabilities(path).while_doing(|| doing(path))?;
         outputs.record(path, facts.clone())?;
         said.file("probabilities", path);
+        found.write_properties(beside).while_doing(|| doing(beside))?;
+        outputs.record(beside, facts.clone())?;
+        said.file("properties", beside);
     }
     found.write(labels).while_doing(|| doing(labels))?;
     outputs.record(labels, facts)?;

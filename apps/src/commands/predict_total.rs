@@ -42,7 +42,7 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let given = &args.nnunet;
     let refused = [
         ("--probabilities", args.files.probabilities),
-        ("--previous-stage", given.previous_stage.is_some()),
+        ("--previous-stage", args.opening.previous_stage.is_some()),
         ("--postprocessing", given.postprocessing.is_some()),
         ("--with", !given.with.is_empty()),
     ];

@@ -10,7 +10,7 @@ use crate::interrupt;
 use crate::note;
 use crate::ranks::{self, RanksArgs, Restarts, is_first};
 use crate::recipe::{Document, bundled, isolate, list_for_sets};
-use crate::run::{Finished, Plan, Session, check_resume, together};
+use crate::run::{Finished, Plan, Session, check_resume, not_held_out, together};
 use crate::sharing::finished;
 use crate::terminal::{self, seconds};
 use crate::warnings;
@@ -55,6 +55,10 @@ pub struct Args {
     /// goes on. All of them, or those named, as in --isolated=mine,stats
     #[arg(long, value_name = "NAME", num_args = 0.., require_equals = true, value_delimiter = ',')]
     pub isolated: Option<Vec<String>>,
+    /// The second stage of a cascade: the folder of the labels that the first predicted for the cases it
+    /// did not train on, as `hearth predict --held-out` writes them
+    #[arg(long, value_name = "DIR")]
+    pub previous_stage: Option<PathBuf>,
     /// Start from these weights: a safetensors file, a checkpoint's folder or a run's folder
     #[arg(long, value_name = "FILE")]
     pub init: Option<PathBuf>,
@@ -129,6 +133,9 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
         interrupt::listen()?;
     }
     let plan = terminal::plan_of_rank(document, ranks.as_ref())?;
+    if first {
+        say_of_previous_stage(&plan, &args.data)?;
+    }
     if args.resume {
         return resume(plan, &args.data, &args.plugins, &args.out, ranks);
     }
@@ -145,6 +152,20 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
     }
     session.start(&args.out)?;
     finish(&mut session)
+}
+
+/// Says where the second stage of a cascade would learn from labels that are better than those of new images.
+pub(super) fn say_of_previous_stage(plan: &Plan, data: &Path) -> Outcome {
+    let others = not_held_out(&plan.recipe, data)?;
+    if let Some(first) = others.first() {
+        let count = counted(others.len(), "case");
+        let what =
+            format!("the labels of the earlier stage for {count}, {first} among them, were not made by --held-out");
+        let why =
+            "a network predicts the cases that it was trained on too well, and the second stage learns to trust it";
+        note!("warning: {what}: {why}");
+    }
+    Ok(())
 }
 
 /// Goes on with a run.
@@ -222,6 +243,10 @@ impl Args {
                 document.set_option(option, key, value)?;
             }
         }
+        if let Some(folder) = &self.previous_stage {
+            let value = toml::Value::String(folders::check_path("--previous-stage", folder)?).to_string();
+            document.set_option("--previous-stage", "data.previous_stage", &value)?;
+        }
         self.set_folds(&mut document)?;
         self.set_init(&mut document)?;
         if let Some(names) = &self.isolated {
@@ -258,6 +283,7 @@ impl Args {
         let changed = [
             ("--seed", self.seed.is_some()),
             ("--precision", self.precision.is_some()),
+            ("--previous-stage", self.previous_stage.is_some()),
             ("--init", self.init.is_some()),
             ("--init-skip-mismatched", self.init_skip_mismatched),
             ("--freeze", !self.freeze.is_empty()),

@@ -5,6 +5,7 @@ mod bad_input;
 mod brats;
 #[cfg(target_os = "linux")]
 mod campaign;
+mod cascade;
 #[path = "../../../tests/clients.rs"]
 mod clients;
 #[path = "../common/mod.rs"]

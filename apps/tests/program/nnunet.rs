@@ -45,6 +45,14 @@ fn labels_are_written_skipped_and_replaced() {
     assert!(printed.contains("s01.npz") && printed.contains("s01.nii.gz"), "{printed}");
     let found = fs::metadata(out.join("s01.npz")).expect("probabilities").len();
     assert!(found > 1000, "{found} bytes");
+    // What nnU-Net's ensembles read beside them; it is there once, whatever else is predicted.
+    for name in ["s01.pkl", "plans.json", "dataset.json"] {
+        assert!(out.join(name).is_file(), "no {name}");
+    }
+    let bytes = fs::read(out.join("s01.pkl")).expect("a pickle");
+    assert!(bytes.windows(10).any(|part| part == b"sitk_stuff"), "{bytes:?}");
+    fs::write(out.join("plans.json"), "{}").expect("written");
+    fail(&[&other[..], &["--overwrite", "--probabilities", "--no-mirroring"]].concat(), 1, &["plans.json"]);
 }
 
 #[test]
@@ -140,6 +148,28 @@ fn models_side_by_side_become_one_label_map() {
     fail(&[&words[..], &["--probabilities"]].concat(), 1, &["--probabilities", "side by side"]);
     let one = text(&golden("organs_legacy_nomirror/model"));
     fail(&["predict", &one, "-i", &image, "-o", &out, "--statistics"], 1, &["--statistics", "one model"]);
+}
+
+/// Recipes for what nnU-Net has planned and preprocessed.
+#[test]
+fn a_preprocessed_data_set_gets_its_recipes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (data, out) = (text(&golden("preprocessed/preprocessed/Dataset011_Blobs")), text(&dir.path().join("plans")));
+    let printed = succeed(&["plan", &data, "-o", &out]);
+    assert!(printed.contains("3d_fullres.toml"), "{printed}");
+    let recipe = text(&dir.path().join("plans/3d_fullres.toml"));
+    let run = text(&dir.path().join("run"));
+    let splits = text(&golden("preprocessed/preprocessed/Dataset011_Blobs/splits_final.json"));
+    let train = ["train", &recipe, "--data", &data, "--out", &run, "--folds", &splits, "--device", "cpu", "--dry-run"];
+    let printed = succeed(&train);
+    assert!(printed.contains("fold 1: 2 cases validate: blob_0, blob_1"), "{printed}");
+    fail(&["plan", &data, "-o", &out, "--memory", "8"], 1, &["--memory", "raw data set"]);
+    fail(&["plan", &data, "-o", &out, "--planner", "L"], 1, &["nnUNetResEncUNetLPlans.json"]);
+    fail(
+        &["train", "hippocampus", "--data", &data, "--out", &run, "--dry-run"],
+        1,
+        &["nnUNet_preprocessed", "hearth plan"],
+    );
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod eval;
 mod fault;
 mod id;
 mod metadata;
+mod pickle;
 mod resolve;
 pub mod syntax;
 mod tree;

@@ -43,7 +43,8 @@ pub enum Value {
     Path(Arc<str>),
     /// A table of `pandas`: its columns.
     Table(Arc<[(String, Value)]>),
-    /// A column of one: element-wise operations.
+    /// A column of one, or an array: element-wise operations. An array of several axes has columns of
+    /// columns.
     Column(Arc<[Value]>),
     /// A slice of an index.
     Slice(Option<i64>, Option<i64>, Option<i64>),
@@ -290,7 +291,7 @@ impl Value {
             Value::Device(_) => "a device".to_owned(),
             Value::Path(_) => "a path".to_owned(),
             Value::Table(_) => "a table".to_owned(),
-            Value::Column(_) => "a column of a table".to_owned(),
+            Value::Column(_) => "an array".to_owned(),
             Value::Slice(..) => "a slice".to_owned(),
             Value::Unknown => "an unknown value".to_owned(),
         }

@@ -1,8 +1,9 @@
 //! Expressions, with the values that Python gives.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use hearth_bundle::{Config, Fault, Resolver, Value};
+use hearth_bundle::{Config, Effect, Fault, Resolver, Value};
 use serde_json::json;
 
 fn resolver(config: &serde_json::Value, folder: &Path) -> Result<Resolver, Fault> {
@@ -28,6 +29,8 @@ fn text_of(value: &Value) -> String {
 #[test]
 fn values_are_those_of_python() {
     for (expression, wanted) in [
+        ("$map(lambda i: i * 2, @a)", "[2,4,6]"),
+        ("$list(map(lambda p: p[0] + p[1], zip(@a, [4, 5, 6])))", "[5,7,9]"),
         ("$1/2", "0.5"),
         ("$-7 // 2", "-4"),
         ("$-7 % 3", "2"),
@@ -200,5 +203,64 @@ fn files_are_read_from_the_folder() -> Result<(), Box<dyn std::error::Error>> {
     ] {
         assert_eq!(resolver.get(id)?.to_json(), Some(wanted), "{id}");
     }
+    Ok(())
+}
+
+#[test]
+fn what_computes_and_writes_is_described() -> Result<(), Box<dyn std::error::Error>> {
+    let config = json!({
+        "imports": ["$import torch", "$from PIL import Image", "$from scripts.utils import visualize_2d_image"],
+        "network_def": {"_target_": "monai.networks.nets.AutoencoderKL", "spatial_dims": 2},
+        "loader": {"_target_": "DataLoader", "dataset": []},
+        "saver": {"_target_": "SaveImage", "output_dir": "out"},
+        "sampler": {"_target_": "scripts.ldm_sampler.LDMSampler"},
+        "noise": "$torch.randn([1] + [2, 8]).to('cpu')",
+        "shown": "$@network_def(monai.utils.first(@loader)['image'].to('cpu'))[0][0, 0, ...]",
+        "picture": "$Image.fromarray(visualize_2d_image(@shown), 'RGB')",
+        "run": ["$@sampler.run(@noise, @network_def, saver=@saver)", "$@saver(@noise[0])", "$@picture.save('a.png')"],
+        "group": "$@list.create_dataset('Test')[1][0]",
+        "list": {"_target_": "scripts.createList.CreateImageLabelList", "filename": "list.json"},
+    });
+    let folder = tempfile::tempdir()?;
+    let list = folder.path().join("list.json");
+    std::fs::write(&list, r#"{"Test": [{"image": "a.png", "label": [0, 1]}]}"#)?;
+    let known = resolver(&config, folder.path())?;
+    let calls = known.run("run")?.into_iter().map(|effect| match effect {
+        Effect::Call(call) => call,
+        other => panic!("{other:?}"),
+    });
+    let calls: Vec<_> = calls.collect();
+    let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+    assert_eq!(names, ["LDMSampler.run", "SaveImage.__call__", "PIL.Image.save"]);
+    // The component that is called comes first, then what it is called with, by place or name.
+    assert_eq!(calls[0].args[0].as_component().map(|sampler| sampler.id.as_str()), Some("sampler"));
+    let (Value::Call(noise), Some(Value::Component(saver))) = (&calls[0].args[1], calls[0].get(5, "saver")) else {
+        panic!("{:?}", calls[0]);
+    };
+    assert_eq!((noise.name.as_str(), saver.id.as_str()), ("torch.randn", "saver"));
+    // The same draw, indexed.
+    let Value::Call(first) = &calls[1].args[1] else { panic!("{:?}", calls[1]) };
+    assert!(first.name == "[]" && matches!(&first.args[0], Value::Call(other) if Arc::ptr_eq(other, noise)));
+    // Each call leads to the one inside of it.
+    let mut chain = Vec::new();
+    let mut next = calls[2].args.first().cloned();
+    while let Some(Value::Call(call)) = next {
+        chain.push(call.name.clone());
+        next = call.args.iter().find(|value| matches!(value, Value::Call(_))).cloned();
+    }
+    let wanted = [
+        "PIL.Image.fromarray",
+        "scripts.utils.visualize_2d_image",
+        "[]",
+        "[]",
+        "AutoencoderKL.__call__",
+        "[]",
+        "monai.utils.first",
+    ];
+    assert_eq!(chain, wanted);
+    assert_eq!(text_of(&known.get("group")?), "[0,1]");
+    std::fs::remove_file(&list)?;
+    let gone = resolver(&config, folder.path())?.get("group").expect_err("no file").to_string();
+    assert!(gone.contains("group") && gone.contains("list.json cannot be read"), "{gone}");
     Ok(())
 }

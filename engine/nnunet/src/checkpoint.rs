@@ -2,7 +2,8 @@
 //! Only plain values and tensors are written; nothing of it runs when it is loaded.
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use serde_json::Value;
@@ -64,6 +65,18 @@ pub fn write_state_dict(path: &Path, weights: &[Weight<'_>]) -> Result<()> {
     pickle.state_dict(weights, &mut storages);
     pickle.0.push(b'.');
     write_zip(path, &pickle.0, &storages).map_err(|error| NnunetError::Io { path: path.to_owned(), source: error })
+}
+
+/// Writes plain values as a pickle, lists and tables, as nnU-Net's `save_pickle` does.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_values(path: &Path, value: &Value) -> Result<()> {
+    let mut pickle = Pickle(vec![0x80, 2]);
+    pickle.value(value);
+    pickle.0.push(b'.');
+    let write = |file: &mut BufWriter<File>| file.write_all(&pickle.0);
+    hearth_files::replace_with(path, write).map_err(|source| NnunetError::Io { path: path.to_owned(), source })
 }
 
 fn check(path: &Path, weights: &[Weight<'_>]) -> Result<()> {

@@ -131,6 +131,20 @@ impl Plans {
         })
     }
 
+    /// A key of a configuration as it is written, or as a parent has it.
+    pub fn value(&self, configuration: &str, key: &str) -> Option<&Value> {
+        let mut name = configuration;
+        // A circle of parents is an error of `configuration`.
+        for _ in 0..=self.configurations.len() {
+            let keys = self.configurations.get(name)?;
+            match keys.get(key) {
+                Some(value) => return Some(value),
+                None => name = keys.get("inherits_from")?.as_str()?,
+            }
+        }
+        None
+    }
+
     fn inherited(&self, name: &str, children: &mut Vec<String>) -> Result<Map<String, Value>> {
         let known = || self.names().collect::<Vec<_>>().join(", ");
         let Some(own) = self.configurations.get(name).and_then(Value::as_object) else {

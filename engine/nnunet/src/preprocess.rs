@@ -88,8 +88,8 @@ impl Preprocessing {
     }
 
     /// The network's input of an image: `[channel, z, y, x]` with the size of its voxels in mm, in
-    /// the file's axes. A label map in the same axes comes along; it is -1 where it was 0 outside of
-    /// what the image shows.
+    /// the file's axes. Label maps in the same axes come along; they are -1 where they were 0 outside
+    /// of what the image shows.
     ///
     /// # Errors
     /// Another number of channels, values that cannot be normalised, sizes beyond all limits.
@@ -97,8 +97,8 @@ impl Preprocessing {
         &self,
         image: Volume,
         spacing: Axes3<f64>,
-        labels: Option<&Volume<u16>>,
-    ) -> Result<(Prepared, Option<Volume<i32>>)> {
+        labels: &[&Volume<u16>],
+    ) -> Result<(Prepared, Vec<Volume<i32>>)> {
         let order = self.transpose;
         let channels = self.channels.len();
         if image.channels != channels {
@@ -123,7 +123,7 @@ impl Preprocessing {
         let spacing = order.map(|axis| spacing[axis]);
         let target = target_spacing(&self.spacing, spacing);
         let new_shape = target_shape(data.shape, spacing, target)?;
-        let labels = labels.map(|labels| {
+        let labels = labels.iter().map(|labels| {
             if labels.shape != whole {
                 let what = format!("the labels have {:?} voxels, the image {whole:?}", labels.shape);
                 return Err(NnunetError::case(what));
@@ -141,7 +141,7 @@ impl Preprocessing {
             let data = self.seg.labels(&cut.data, cut.shape, new_shape, axis);
             Ok(Volume { channels: 1, shape: new_shape, data })
         });
-        let labels = labels.transpose()?;
+        let labels = labels.collect::<Result<Vec<_>>>()?;
         let axis = separate_axis(&self.data, spacing, target);
         let data = self.data.image(data, new_shape, axis);
         let shape_before_cropping = order.map(|axis| whole[axis]);
@@ -167,8 +167,9 @@ pub fn prepare(
             format!("the labels of the previous stage have {:?} voxels, the image {:?}", labels.shape, image.shape);
         return Err(NnunetError::case(what));
     }
-    let (mut prepared, labels) = how.run(image, spacing, previous.map(|(labels, _)| labels))?;
-    if let (Some(labels), Some((_, foreground))) = (labels, previous) {
+    let maps: Vec<&Volume<u16>> = previous.iter().map(|(labels, _)| *labels).collect();
+    let (mut prepared, labels) = how.run(image, spacing, &maps)?;
+    if let (Some(labels), Some((_, foreground))) = (labels.first(), previous) {
         for label in foreground {
             let set = |found: &i32| f32::from(u8::from(*found == i32::from(*label)));
             prepared.data.data.extend(labels.data.iter().map(set));

@@ -1,16 +1,19 @@
 //! The recipes that `hearth plan` writes: their chain is nnU-Net's, and they learn.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hearth_data::{Image, Item, NiftiOptions, Parts, Progress, affine, host_device, k_fold, write_nifti};
+use hearth_data::spatial::crop;
+use hearth_data::writers::{WriteOptions, write_image};
+use hearth_data::{Image, Item, NiftiOptions, Parts, Progress, affine, host_device, k_fold, read_image, write_nifti};
 use hearth_nn::pytorch::{OpenOptions, StateDict};
 use hearth_nnunet::{DatasetJson, parse_json};
 use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
 use hearth_recipe::nnunet::{ExportOptions, NnunetOptions, NnunetPredictor, NnunetRaw, export, training_recipe};
 use hearth_recipe::recipe::{Document, Recipe};
 use hearth_recipe::run::folders::open_run;
-use hearth_recipe::run::{Plan, Session, checkpoint_file};
+use hearth_recipe::run::{Cases, Plan, Session, Trained, Wanted, as_predicted, checkpoint_file, held_out};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
@@ -26,16 +29,20 @@ fn json_of(path: &Path) -> Value {
 /// The chain of the recipe for a recorded model prepares its image as nnU-Net did.
 #[test]
 fn the_chain_prepares_images_as_nnunet() {
-    for (case, configuration, id) in [
-        ("ct_aniso_separate_z", "3d_fullres", "ct_01"),
-        ("organs_legacy_nomirror", "3d_fullres", "s01"),
-        ("mr_resenc_masked_2ch", "3d_fullres", ""),
-        ("mr_2d_transposed", "2d", ""),
-        ("mr_regions_4ch", "3d_fullres", ""),
+    for (case, model, configuration, id) in [
+        ("ct_aniso_separate_z", "model", "3d_fullres", "ct_01"),
+        ("organs_legacy_nomirror", "model", "3d_fullres", "s01"),
+        ("mr_resenc_masked_2ch", "model", "3d_fullres", ""),
+        ("mr_2d_transposed", "model", "2d", ""),
+        ("mr_regions_4ch", "model", "3d_fullres", ""),
+        // One file has all colours.
+        ("png_rgb_2d", "model", "2d", ""),
+        // The labels of the first stage are channels behind the image.
+        ("cascade", "model_cascade", "3d_cascade_fullres", ""),
     ] {
         let folder = golden(case);
-        let dataset = DatasetJson::read(&folder.join("model/dataset.json")).expect("a data set");
-        let plans = json_of(&folder.join("model/plans.json"));
+        let dataset = DatasetJson::read(&folder.join(model).join("dataset.json")).expect("a data set");
+        let plans = json_of(&folder.join(model).join("plans.json"));
         let text = match plans["configurations"][configuration]["batch_size"].is_u64() {
             true => training_recipe(&plans, &dataset, configuration),
             false => {
@@ -59,6 +66,10 @@ fn the_chain_prepares_images_as_nnunet() {
             [file] => item.with("image", file),
             _ => item.with_parts("image", Parts::new(files.clone())),
         };
+        let item = match case {
+            "cascade" => item.with("previous", folder.join(format!("lowres/expected/{id}.nii.gz"))),
+            _ => item,
+        };
         let mut made = ready.prediction.run_deterministic(item.sample()).unwrap_or_else(|error| panic!("{error}"));
         let image = made.remove(0).take_image("image").expect("an image");
         let bytes = fs::read(folder.join(format!("expected/{id}_preprocessed.safetensors"))).expect("recorded");
@@ -76,18 +87,116 @@ fn the_chain_prepares_images_as_nnunet() {
 
 #[test]
 fn what_is_not_trained_is_refused_with_its_reason() {
-    for (case, configuration, said) in [("png_rgb_2d", "2d", "pictures"), ("cascade", "3d", "another stage")] {
-        let model = if case == "cascade" { "model_cascade" } else { "model" };
-        let folder = golden(case).join(model);
-        let dataset = DatasetJson::read(&folder.join("dataset.json")).expect("a data set");
-        let plans = json_of(&folder.join("plans.json"));
-        let (configuration, said) = match case {
-            "cascade" => ("3d_cascade_fullres", "another stage"),
-            _ => (configuration, said),
-        };
-        let error = training_recipe(&plans, &dataset, configuration).expect_err("refused").to_string();
-        assert!(error.contains(said), "{case}: {error}");
+    let folder = golden("png_rgb_2d/model");
+    let dataset = DatasetJson::read(&folder.join("dataset.json")).expect("a data set");
+    let mut plans = json_of(&folder.join("plans.json"));
+    let error = training_recipe(&plans, &dataset, "3d_fullres").expect_err("refused").to_string();
+    assert!(error.contains("3d_fullres") && error.contains("2d"), "{error}");
+    plans["configurations"]["2d"]["batch_size"] = Value::Null;
+    let error = training_recipe(&plans, &dataset, "2d").expect_err("refused").to_string();
+    assert!(error.contains("batch_size"), "{error}");
+}
+
+/// Pictures in colour: from a raw data set to a model of nnU-Net that writes pictures.
+#[test]
+fn pictures_are_planned_and_learned() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["imagesTr", "labelsTr"] {
+        fs::create_dir(folder.path().join(name)).expect("a folder");
     }
+    let [width, height] = [52, 44];
+    let inside = |case: usize, at: usize| {
+        let [x, y] = [at / height, at % height].map(|at| at as f64);
+        (x - 16.0 - 4.0 * case as f64).powi(2) + (y - 26.0 + 2.0 * case as f64).powi(2) < 100.0
+    };
+    for case in 0..6 {
+        let noise = |at: usize| (((at * 31 + case * 17) as f32 * 0.7).sin() * 12.0).round();
+        let colours = [[90.0, 120.0, 60.0], [170.0, 70.0, 130.0]];
+        let values = (0..3 * width * height).map(|index| {
+            let (channel, at) = (index / (width * height), index % (width * height));
+            colours[usize::from(inside(case, at))][channel] + noise(index)
+        });
+        let labels = (0..width * height).map(|at| f32::from(u8::from(inside(case, at))));
+        let write = |path: String, values: Vec<f32>, channels: usize| {
+            let image = Image::from_values(values, [channels, width, height, 1], affine::IDENTITY, &host_device());
+            write_image(folder.path().join(path), &image, &WriteOptions::label()).expect("written");
+        };
+        write(format!("imagesTr/disc_{case}_0000.png"), values.collect(), 3);
+        write(format!("labelsTr/disc_{case}.png"), labels.collect(), 1);
+    }
+    let dataset = json!({"channel_names": {"0": "R", "1": "G", "2": "B"}, "labels": {"background": 0, "disc": 1},
+        "numTraining": 6, "file_ending": ".png"});
+    fs::write(folder.path().join("dataset.json"), dataset.to_string()).expect("written");
+    let opened = NnunetRaw::open(folder.path()).expect("a data set");
+    assert_eq!(opened.reader, "NaturalImage2DIO");
+    let fingerprint = opened.fingerprint(Progress::None).expect("a fingerprint");
+    let options = PlannerOptions::new(Planner::Default);
+    let plans = plan("Dataset002_Discs", &opened.dataset, &opened.reader, &fingerprint, &options).expect("plans");
+    let text = training_recipe(&plans, &opened.dataset, "2d").expect("a recipe");
+    let out = tempfile::tempdir().expect("a folder");
+    let run = out.path().join("run");
+    let metrics = train(&text, folder.path(), &run, 5, &[]);
+    println!("2d of pictures: {metrics:?}");
+    assert!(dice(&metrics).is_some_and(|dice| dice >= 0.7), "{metrics:?}");
+    // A prediction lies on the picture's grid again, which has two axes.
+    let trained = Trained::open(&open_run(&run).expect("a run"), "best", "cpu", None).expect("a network");
+    let item = Cases::all(folder.path(), &trained.plan.recipe).expect("cases").remove(0);
+    let sample = as_predicted(&trained.plan.recipe, item.sample());
+    let found = trained.segment(sample, Wanted::default()).unwrap_or_else(|error| panic!("{error}")).image;
+    assert_eq!((found.shape(), found.meta.spatial_dims), ([width, height, 1], 2));
+    let truth: Vec<f32> = (0..width * height).map(|at| f32::from(u8::from(inside(0, at)))).collect();
+    let model = out.path().join("model");
+    let options = ExportOptions { file_ending: ".png".to_owned(), ..ExportOptions::default() };
+    export(&run, &model, &options).unwrap_or_else(|error| panic!("{error}"));
+    let predictor = NnunetPredictor::open(&model, &NnunetOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let case = predictor.cases(&folder.path().join("imagesTr")).expect("cases").remove(0);
+    let path = out.path().join("disc_0.png");
+    predictor.predict(&case, None).and_then(|found| found.write(&path)).unwrap_or_else(|error| panic!("{error}"));
+    let written = read_image(&path).expect("a picture");
+    assert_eq!(written.shape(), [width, height, 1]);
+    let [by_run, by_model] = [&found, &written].map(|image| overlap(&image.to_vec(), &truth));
+    println!("Dice of a picture by the run {by_run}, by the exported model {by_model}");
+    assert!(by_run >= 0.7 && by_model >= 0.7, "{by_run}, {by_model}");
+    if let Some(kept) = std::env::var_os("HEARTH_KEEP_MODEL").map(PathBuf::from) {
+        copy(&model, &kept.join("pictures/model"));
+        copy(folder.path(), &kept.join("pictures/data"));
+    }
+}
+
+/// Labels of an earlier stage that cannot be those of the image are named before anything is computed.
+#[test]
+fn labels_of_another_image_are_refused() {
+    let folder = golden("cascade");
+    let dataset = DatasetJson::read(&folder.join("model_cascade/dataset.json")).expect("a data set");
+    let mut plans = json_of(&folder.join("model_cascade/plans.json"));
+    plans["configurations"]["3d_cascade_fullres"]["batch_size"] = 2.into();
+    let text = training_recipe(&plans, &dataset, "3d_cascade_fullres").expect("a recipe");
+    let ready = Plan::new(Document::parse("plan.toml", text).expect("TOML")).unwrap_or_else(|error| panic!("{error}"));
+    let image = folder.join("input/c01_0000.nii.gz");
+    let previous = tempfile::tempdir().expect("a folder");
+    let wrong = previous.path().join("c01_seg.nii.gz");
+    let own = read_image(folder.join("lowres/expected/c01.nii.gz")).expect("labels");
+    let cases: [(&str, &dyn Fn(Image) -> Image); 3] = [
+        ("voxels", &|image| crop(image, [0; 3], [5, 6, 7])),
+        ("elsewhere", &|mut image| {
+            image.affine[0][3] += 30.0;
+            image
+        }),
+        ("other values: 77", &|image| {
+            let ([x, y, z], mut values) = (image.shape(), image.to_vec());
+            values[0] = 77.0;
+            Image::from_values(values, [1, x, y, z], image.affine, &host_device())
+        }),
+    ];
+    for (said, change) in cases {
+        write_nifti(&wrong, &change(own.clone()), NiftiOptions::label()).expect("written");
+        let item = Item::new("c01").with("image", &image).with("previous", &wrong);
+        let error = ready.prediction.run_deterministic(item.sample()).expect_err(said).to_string();
+        assert!(error.contains(said) && error.contains("previous"), "{error}");
+    }
+    let item = Item::new("c01").with("image", &image);
+    let error = ready.reading().ready(item.sample()).map(|_| ()).expect_err("none").to_string();
+    assert!(error.contains("--previous-stage") && error.contains("c01"), "{error}");
 }
 
 /// The folds of the recipe are those of `splits_final.json`.
@@ -213,6 +322,70 @@ fn what_cannot_be_left_out_is_refused() {
     }
 }
 
+/// From the first stage, of which each fold predicts the cases that it did not train on, to the second, which
+/// continues from these labels, its prediction and its model for nnU-Net.
+#[test]
+fn the_second_stage_of_a_cascade_learns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    raw(folder.path(), false, false);
+    let opened = NnunetRaw::open(folder.path()).expect("a data set");
+    let fingerprint = opened.fingerprint(Progress::None).expect("a fingerprint");
+    // So little memory that a patch shows a small part of an image: the planner adds a first stage.
+    let options = PlannerOptions { memory_gb: Some(0.003), ..PlannerOptions::new(Planner::Default) };
+    let plans = plan("Dataset001_Balls", &opened.dataset, &opened.reader, &fingerprint, &options).expect("plans");
+    let recipe = |name: &str| training_recipe(&plans, &opened.dataset, name).unwrap_or_else(|error| panic!("{error}"));
+    let out = tempfile::tempdir().expect("a folder");
+    let low = out.path().join("low");
+    fs::create_dir(&low).expect("a folder");
+    for fold in 0..2 {
+        let held: Vec<String> = (0..3).map(|case| format!("ball_{}", 3 * fold + case)).collect();
+        let run = out.path().join(format!("fold{fold}"));
+        let validation = format!("data.validation={{ cases = {held:?} }}");
+        let metrics = train(&recipe("3d_lowres"), folder.path(), &run, 5, &[validation]);
+        println!("3d_lowres, fold {fold}: {metrics:?}");
+        let run = open_run(&run).expect("a run");
+        assert_eq!(held_out(&run).expect("a record"), held);
+        let trained = Trained::open(&run, "best", "cpu", None).unwrap_or_else(|error| panic!("{error}"));
+        for item in Cases::all(folder.path(), &trained.plan.recipe).expect("cases") {
+            if held.contains(&item.case) {
+                let sample = as_predicted(&trained.plan.recipe, item.sample());
+                let found = trained.segment(sample, Wanted::default()).unwrap_or_else(|error| panic!("{error}"));
+                let path = low.join(format!("{}_seg.nii.gz", item.case));
+                write_nifti(&path, &found.image, NiftiOptions::label()).expect("written");
+            }
+        }
+    }
+    let text = recipe("3d_cascade_fullres");
+    let document = Document::parse("plan.toml", text.clone()).expect("TOML");
+    let without = Plan::new(document).and_then(|plan| Session::new(plan, folder.path(), &[]).map(|_| ()));
+    let error = without.expect_err("no labels").to_string();
+    assert!(error.contains("--previous-stage"), "{error}");
+
+    let from = format!("data.previous_stage={:?}", low.display().to_string());
+    let run = out.path().join("cascade");
+    let metrics = train(&text, folder.path(), &run, 6, &[from]);
+    println!("3d_cascade_fullres: {metrics:?}");
+    assert!(dice(&metrics).is_some_and(|dice| dice >= 0.7), "{metrics:?}");
+    // The run predicts from the labels of the first stage, and so does the model that is made of it.
+    let trained = Trained::open(&open_run(&run).expect("a run"), "best", "cpu", None).expect("a network");
+    let item = Cases::all(folder.path(), &trained.plan.recipe).expect("cases").remove(0);
+    let sample = as_predicted(&trained.plan.recipe, item.sample());
+    let found = trained.segment(sample, Wanted::default()).unwrap_or_else(|error| panic!("{error}"));
+    let by_run = overlap(&found.image.to_vec(), &labels_in(&folder.path().join("truth/ball_0.nii.gz")));
+    let model = out.path().join("model");
+    let by_model = exported(&run, &model, folder.path(), Some(&low));
+    println!("3d_cascade_fullres: Dice of a case by the run {by_run}, by the exported model {by_model}");
+    assert!(by_run >= 0.7 && by_model >= 0.7, "{by_run}, {by_model}");
+    let written = json_of(&model.join("plans.json"));
+    let second = &written["configurations"]["3d_cascade_fullres"];
+    assert_eq!(second, &json!({"inherits_from": "3d_fullres", "previous_stage": "3d_lowres"}));
+    if let Some(kept) = std::env::var_os("HEARTH_KEEP_MODEL").map(PathBuf::from) {
+        copy(&model, &kept.join("3d_cascade_fullres/model"));
+        copy(&low, &kept.join("3d_cascade_fullres/previous"));
+        copy(folder.path(), &kept.join("3d_cascade_fullres/data"));
+    }
+}
+
 /// Each configuration with its epochs, and the least Dice.
 fn planned_and_trained(regions: bool, sparse: bool, trained: &[(&str, usize, f64)]) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -223,33 +396,11 @@ fn planned_and_trained(regions: bool, sparse: bool, trained: &[(&str, usize, f64
     let plans = plan("Dataset001_Balls", &opened.dataset, &opened.reader, &fingerprint, &options).expect("plans");
     for &(configuration, epochs, least) in trained {
         let text = training_recipe(&plans, &opened.dataset, configuration).expect("a recipe");
-        let mut document = Document::parse("plan.toml", text.clone()).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
-        let features = document.find("network.features_per_stage").items().len();
-        let few: Vec<usize> = (0..features).map(|stage| (4 << stage).min(16)).collect();
-        let samples = if epochs > 1 { 60 } else { 4 };
-        for assignment in [
-            format!("network.features_per_stage={few:?}"),
-            format!("training.epochs={epochs}"),
-            format!("training.val_interval={epochs}"),
-            format!("schedule.total_iters={epochs}"),
-            format!("data.sampler.num_samples={samples}"),
-            "training.batch_size=2".to_owned(),
-            "training.device=cpu".to_owned(),
-            "data.workers=0".to_owned(),
-        ] {
-            document.set(&assignment).unwrap_or_else(|fault| panic!("{assignment}: {fault}"));
-        }
-        let ready = Plan::new(document).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let mut session = Session::new(ready, folder.path(), &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let out = tempfile::tempdir().expect("a folder");
-        session.start(&out.path().join("run")).expect("a run");
-        session.run().unwrap_or_else(|error| panic!("{error}"));
-        let metrics = session.trainer_mut().engine().state().metrics.clone();
+        let metrics = train(&text, folder.path(), &out.path().join("run"), epochs, &[]);
         println!("{configuration}: {metrics:?}");
-        let dice = metrics.iter().find(|(name, _)| name.contains("dice")).map(|(_, value)| *value);
-        assert!(dice.is_some_and(|dice| dice.is_finite() && dice >= least), "{configuration}: {metrics:?}");
-        drop(session);
-        let found = exported(&out.path().join("run"), &out.path().join("model"), folder.path());
+        assert!(dice(&metrics).is_some_and(|dice| dice.is_finite() && dice >= least), "{configuration}: {metrics:?}");
+        let found = exported(&out.path().join("run"), &out.path().join("model"), folder.path(), None);
         println!("{configuration}, exported: Dice {found}");
         assert!(found >= least, "{configuration}: Dice of the exported model is {found}");
         if let Some(kept) = std::env::var_os("HEARTH_KEEP_MODEL").map(PathBuf::from) {
@@ -261,9 +412,40 @@ fn planned_and_trained(regions: bool, sparse: bool, trained: &[(&str, usize, f64
     }
 }
 
+/// Trains a smaller network of a recipe for a short time; what its last validation measured.
+fn train(text: &str, data: &Path, run: &Path, epochs: usize, more: &[String]) -> BTreeMap<String, f64> {
+    let mut document = Document::parse("plan.toml", text.to_owned()).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
+    let features = document.find("network.features_per_stage").items().len();
+    let few: Vec<usize> = (0..features).map(|stage| (4 << stage).min(16)).collect();
+    let samples = if epochs > 1 { 60 } else { 4 };
+    let changed = [
+        format!("network.features_per_stage={few:?}"),
+        format!("training.epochs={epochs}"),
+        format!("training.val_interval={epochs}"),
+        format!("schedule.total_iters={epochs}"),
+        format!("data.sampler.num_samples={samples}"),
+        "training.batch_size=2".to_owned(),
+        "training.device=cpu".to_owned(),
+        "data.workers=0".to_owned(),
+    ];
+    for assignment in changed.iter().chain(more) {
+        document.set(assignment).unwrap_or_else(|fault| panic!("{assignment}: {fault}"));
+    }
+    let ready = Plan::new(document).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let mut session = Session::new(ready, data, &[]).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    session.start(run).expect("a run");
+    session.run().unwrap_or_else(|error| panic!("{error}"));
+    let metrics = session.trainer_mut().engine().state().metrics.clone();
+    metrics.iter().map(|(name, value)| (name.clone(), *value)).collect()
+}
+
+fn dice(metrics: &BTreeMap<String, f64>) -> Option<f64> {
+    metrics.iter().find(|(name, _)| name.contains("dice")).map(|(_, value)| *value)
+}
+
 /// A run becomes a model of nnU-Net with the same weights; how well that predicts the first case, all labels
 /// together.
-fn exported(run: &Path, model: &Path, data: &Path) -> f64 {
+fn exported(run: &Path, model: &Path, data: &Path, previous: Option<&Path>) -> f64 {
     let files = export(run, model, &ExportOptions::default()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(files.len(), 3);
     let dict = StateDict::open(&files[2], &OpenOptions::default()).expect("a checkpoint");
@@ -283,13 +465,20 @@ fn exported(run: &Path, model: &Path, data: &Path) -> f64 {
     }
     let predictor = NnunetPredictor::open(model, &NnunetOptions::default()).unwrap_or_else(|error| panic!("{error}"));
     let case = predictor.cases(&data.join("imagesTr")).expect("cases").remove(0);
-    let found = predictor.predict(&case, None).expect("labels");
+    let found = predictor.predict(&case, previous).unwrap_or_else(|error| panic!("{error}"));
     let path = model.with_extension("nii.gz");
     found.write(&path).expect("written");
-    let read = |path: &Path| hearth_data::nifti::read_nifti_values(path).expect("labels").1;
-    let (found, truth) = (read(&path), read(&data.join(format!("truth/{}.nii.gz", case.name))));
-    let both = found.iter().zip(&truth).filter(|(a, b)| **a > 0.0 && a == b).count();
-    let each: usize = [&found, &truth].map(|map| map.iter().filter(|label| **label > 0.0).count()).iter().sum();
+    overlap(&labels_in(&path), &labels_in(&data.join(format!("truth/{}.nii.gz", case.name))))
+}
+
+fn labels_in(path: &Path) -> Vec<f32> {
+    hearth_data::nifti::read_nifti_values(path).expect("labels").1
+}
+
+/// Dice of all labels together.
+fn overlap(found: &[f32], truth: &[f32]) -> f64 {
+    let both = found.iter().zip(truth).filter(|(a, b)| **a > 0.0 && a == b).count();
+    let each: usize = [found, truth].map(|map| map.iter().filter(|label| **label > 0.0).count()).iter().sum();
     2.0 * both as f64 / each as f64
 }
 

@@ -56,6 +56,17 @@ pub fn run_opened(opened: &Opened, options: &RunOptions, json: bool) -> Outcome 
                 note!("case {} of {}{left}", seen.index + 1, seen.total);
             }
         }
+        Told::Denoised { done, total, .. } => {
+            if done == total || done % 10 == 0 {
+                let each = start.elapsed().as_secs_f64() / done as f64;
+                let left = if done == total {
+                    String::new()
+                } else {
+                    format!("  {} left", seconds(each * (total - done) as f64))
+                };
+                note!("step {done} of {total}{left}");
+            }
+        }
         Told::Patches { done, total } => note!("{done} of {total} patches"),
     };
     let report = bundle::run(&opened.bundle, options, &mut tell)?;

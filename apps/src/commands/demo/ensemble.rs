@@ -115,6 +115,7 @@ fn training(args: &demo::Args, data: &Path, out: &Path) -> train::Args {
         precision: None,
         plugins: Vec::new(),
         isolated: None,
+        previous_stage: None,
         init: None,
         init_skip_mismatched: false,
         freeze: Vec::new(),

@@ -16,8 +16,8 @@ use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::recipe::Output;
 use crate::run::{
-    CONFUSION, Empty, PassProgress, Penalties, Plan, Trained, Wanted, evaluated, evaluator, gathered, handlers,
-    measuring, plugins,
+    CONFUSION, Empty, PassProgress, Penalties, Plan, Trained, Wanted, as_predicted, evaluated, evaluator, gathered,
+    handlers, measuring, plugins,
 };
 use crate::sharing::{own, prepared};
 
@@ -104,9 +104,7 @@ pub fn on_original_grids(trained: &Trained, items: &[Item], empty: Empty, ranks:
     let count = recipe.metric.list().len() + 1;
     measure_each(trained, items, empty, ranks, |item| {
         let case = &item.case;
-        let mut image = item.sample();
-        image.values.retain(|key, _| key == "image");
-        let found = trained.segment(image, Wanted::default())?;
+        let found = trained.segment(as_predicted(recipe, item.sample()), Wanted::default())?;
         let mut labels = trained.plan.label.run_deterministic(item.sample())?;
         let mut sample = labels.pop().ok_or_else(|| Failure::new("it has no label"))?;
         let label = sample.take_image("label")?.to_device(&trained.plan.device);

@@ -104,6 +104,9 @@ fn prepare(args: &Args, document: &Document) -> Outcome<Prepared> {
 /// Trains the folds of a recipe.
 pub fn run(args: &Args, document: Document, ranks: Option<&Ranks>) -> Outcome {
     let Prepared { plan, list, chosen, begun } = prepared(ranks, prepare(args, &document))?;
+    if is_first(ranks) {
+        train::say_of_previous_stage(&plan, &args.data)?;
+    }
     if args.dry_run {
         for fold in 0..list.count() {
             out!("fold {fold}: {} cases validate: {}", list.cases(fold).len(), some(list.cases(fold)));

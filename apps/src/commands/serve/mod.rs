@@ -90,7 +90,7 @@ impl Args {
     /// As `hearth predict` would open them.
     fn predicting(&self) -> Outcome<PredictArgs> {
         let given = &self.nnunet;
-        if given.previous_stage.is_some() || given.statistics {
+        if self.opening.previous_stage.is_some() || given.statistics {
             let name = if given.statistics { "--statistics" } else { "--previous-stage" };
             return Err(Failure::new(format!("{name} is for `hearth predict`: remove it")));
         }

@@ -141,6 +141,10 @@ fn open_run(name: String, args: &PredictArgs) -> Outcome<(Trained, Card)> {
         let what = "makes images of random numbers, or maps of slides: `hearth predict` does that";
         return Err(Failure::new(format!("{} {what}; volumes are served", args.run.display())));
     }
+    if recipe.previous_stage().is_some() {
+        let what = "is the second stage of a cascade, which needs the labels of the first: it is not served";
+        return Err(Failure::new(format!("{} {what}", args.run.display())));
+    }
     let kind = match recipe.output() {
         Output::Labels | Output::Regions => Kind::Segmentation,
         Output::Scores => Kind::Classification,

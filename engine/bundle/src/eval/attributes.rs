@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Eval, Scope, files, names, operators};
-use crate::fault::Fault;
+use super::{Effect, Eval, Scope, bound, files, names, operators};
+use crate::fault::{Fault, FaultKind};
 use crate::value::{CallValue, Component, Value};
 
 impl Scope<'_> {
@@ -31,6 +31,11 @@ impl Scope<'_> {
 
     /// `value.name(...)`
     pub(super) fn method(&self, value: &Value, name: &str, given: CallValue) -> Eval {
+        let opened = match name {
+            "get" | "keys" | "values" | "items" => self.opened(value.clone())?,
+            _ => value.clone(),
+        };
+        let value = &opened;
         match value {
             Value::Unknown => return Ok(Value::Unknown),
             Value::Component(component) => return self.component_method(component, value, name, given),
@@ -40,9 +45,7 @@ impl Scope<'_> {
             }
             Value::Text(text) => return text_method(text, name, &given),
             Value::Path(path) => return self.path_method(path, name, &given),
-            Value::Column(_) if matches!(name, "tolist" | "to_list") => {
-                return Ok(Value::List(operators::elements(value)?.into()));
-            }
+            Value::Column(_) if matches!(name, "tolist" | "to_list") => return Ok(operators::listed(value)),
             Value::List(_) | Value::Tuple(_) if matches!(name, "index" | "count") => {
                 let wanted = given.get(0, "value").cloned().unwrap_or(Value::None);
                 let items = operators::elements(value)?;
@@ -54,6 +57,7 @@ impl Scope<'_> {
                     (_, None) => Err(Fault::value("index of a value that the list does not have")),
                 };
             }
+            Value::Column(_) if matches!(name, "numpy" | "detach" | "clone" | "copy") => return Ok(value.clone()),
             // A device, an array, a call that is kept: where it lies is no matter here.
             _ if matches!(name, "to" | "cpu" | "cuda" | "float") => return Ok(value.clone()),
             _ => {}
@@ -65,13 +69,40 @@ impl Scope<'_> {
             let format = given.get(0, "format").and_then(Value::as_str).unwrap_or_default();
             return files::now(format).map(Value::text);
         }
+        if let Value::Call(call) = value {
+            match name {
+                // An array of NumPy's is the tensor here.
+                "numpy" | "detach" | "clone" => return Ok(value.clone()),
+                "transpose" => {
+                    let args = std::iter::once(value.clone()).chain(given.args).collect();
+                    let call = CallValue { name: "transpose".to_owned(), args, named: given.named };
+                    return Ok(Value::Call(Arc::new(call)));
+                }
+                "save" if call.name == "PIL.Image.fromarray" => {
+                    let args = std::iter::once(value.clone()).chain(given.args).collect();
+                    let call = CallValue { name: "PIL.Image.save".to_owned(), args, named: given.named };
+                    self.world.effects.borrow_mut().push(Effect::Call(Arc::new(call)));
+                    return Ok(Value::None);
+                }
+                _ => {}
+            }
+        }
         Err(Fault::outside(format!("{name} of {} is not evaluated", value.kind())))
     }
 
     fn component_method(&self, component: &Arc<Component>, value: &Value, name: &str, given: CallValue) -> Eval {
         let of = component.name();
         match name {
-            "to" | "eval" | "train" | "cpu" | "cuda" | "float" | "set_random_state" => return Ok(value.clone()),
+            "to" | "eval" | "train" | "cpu" | "cuda" | "float" => return Ok(value.clone()),
+            // A chain remembers what its random transforms begin with.
+            "set_random_state" if of == "Compose" => {
+                let Component { id, file, target, args, callable } = &**component;
+                let (id, file, target, callable) = (id.clone(), file.clone(), target.clone(), *callable);
+                let seed = given.get(0, "seed").cloned().unwrap_or(Value::None);
+                let args = args.iter().cloned().chain([(name.to_owned(), seed)]).collect();
+                return Ok(Value::Component(Arc::new(Component { id, file, target, args, callable })));
+            }
+            "set_random_state" => return Ok(value.clone()),
             "close" => return Ok(Value::None),
             "run" if ["Evaluator", "Trainer", "Workflow"].iter().any(|kind| of.ends_with(kind)) => {
                 self.world.effects.borrow_mut().push(Effect::Run(component.clone()));
@@ -80,6 +111,11 @@ impl Scope<'_> {
             "parameters" => {
                 let args = vec![value.clone()];
                 return Ok(Value::Call(Arc::new(CallValue { name: "parameters".to_owned(), args, named: Vec::new() })));
+            }
+            "create_dataset" if of == "CreateImageLabelList" => return self.image_label_list(component, &given),
+            "run" if of == "LDMSampler" => return Ok(self.does("LDMSampler.run", component, given)),
+            "sampling_fn" if of == "LDMSampler" => {
+                return Ok(Value::Call(Arc::new(bound("LDMSampler.sampling_fn", component, given))));
             }
             "set_timesteps" => {
                 let steps = given.get(0, "num_inference_steps").and_then(Value::as_int);
@@ -101,6 +137,24 @@ impl Scope<'_> {
             _ => {}
         }
         Err(Fault::outside(format!("{name} of a {of} is not evaluated")))
+    }
+
+    /// The images and the labels of a group, of a list beside the config (`scripts.createList`).
+    fn image_label_list(&self, component: &Component, given: &CallValue) -> Eval {
+        let path = component.get("filename").and_then(Value::as_str);
+        let path = path.ok_or_else(|| Fault::value("CreateImageLabelList without a filename"))?;
+        let group = given.get(0, "grp").and_then(Value::as_str);
+        let group = group.ok_or_else(|| Fault::value("create_dataset without the name of a group"))?;
+        let list = files::read_json(self.world, path)?;
+        let wrong = |what: &str| Fault::new(FaultKind::File, format!("{path} {what} {group:?}"));
+        let items = list.key(group).and_then(Value::as_slice).ok_or_else(|| wrong("has no list"))?;
+        let of = |key: &str| {
+            let values = items.iter().map(|item| item.key(key).cloned());
+            values
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| wrong(&format!("has an entry without {key:?} in the list")))
+        };
+        Ok(Value::Tuple([Value::List(of("image")?.into()), Value::List(of("label")?.into())].into()))
     }
 
     fn path_method(&self, path: &Arc<str>, name: &str, given: &CallValue) -> Eval {

@@ -74,14 +74,26 @@ impl Scope<'_> {
                 Some(Value::Text(device)) => Value::Device(device.clone()),
                 _ => return Err(Fault::value("torch.device without a name")),
             },
+            // Arrays and tensors are the same here.
+            "torch.from_numpy" if given.args.len() == 1 => given.args[0].clone(),
             "torch.load"
-            | "torch.from_numpy"
             | "torch.rand"
             | "torch.randn"
             | "torch.ones"
             | "torch.zeros"
+            | "numpy.load"
+            | "PIL.Image.fromarray"
+            | "scripts.utils.visualize_2d_image"
             | "datetime.datetime.now" => kept(name),
+            "monai.transforms.concatenate" | "monai.transforms.utils_pytorch_numpy_unification.concatenate" => {
+                kept("monai.transforms.concatenate")
+            }
+            "monai.utils.first" | "monai.utils.misc.first" => kept("monai.utils.first"),
             "copy.deepcopy" | "copy.copy" => given.get(0, "x").cloned().unwrap_or(Value::None),
+            // Without TensorRT MONAI gives the network back, too.
+            "monai.networks.trt_compile" | "monai.networks.trt_compiler.trt_compile" => {
+                given.get(0, "model").cloned().ok_or_else(|| Fault::value("trt_compile without a network"))?
+            }
             "functools.partial" => kept(name),
             "sys.path.append" | "sys.path.insert" | "torch.cuda.set_device" | "monai.config.print_config" => {
                 Value::None
@@ -96,6 +108,21 @@ impl Scope<'_> {
                 Value::None
             }
             _ if name.starts_with("monai.") && short == "from_engine" => kept(short),
+            // Files of this ending are written as this class does it.
+            "monai.data.register_writer" | "monai.data.image_writer.register_writer" => {
+                match (given.get(0, "ext_name").and_then(Value::as_str), given.args.get(1)) {
+                    (Some("json" | ".json"), Some(Value::Name(writer)))
+                        if &**writer == "scripts.ClassificationWriter" =>
+                    {
+                        Value::None
+                    }
+                    (ending, writer) => {
+                        let (ending, writer) =
+                            (ending.unwrap_or("?"), writer.map_or("nothing".to_owned(), Value::kind));
+                        return Err(Fault::outside(format!("a writer of {ending} files that is not here: {writer}")));
+                    }
+                }
+            }
             _ if name.starts_with("torch.backends.") || name.starts_with("logging.") => Value::None,
             // A class of MONAI's that is called, not written as a component.
             _ if name.starts_with("monai.")
@@ -201,6 +228,18 @@ impl Scope<'_> {
                     |sum: Value, item: Value| operators::binary(crate::syntax::Binary::Add, &sum, &item, self.world);
                 all()?.into_iter().try_fold(start, add)?
             }
+            // Streams of images are put together later.
+            "zip" if given.args.iter().any(|value| matches!(value, Value::Component(_))) => keep("zip", given),
+            "map" => match (first, given.args.get(1)) {
+                (Some(Value::Function(_)), Some(Value::Call(call))) if call.name == "zip" => keep("map", given),
+                (Some(Value::Function(function)), Some(items)) if given.args.len() == 2 => {
+                    let items = operators::elements(items)?;
+                    self.world.take(items.len())?;
+                    let made = items.iter().map(|item| call_in(function, std::slice::from_ref(item), self.world));
+                    Value::List(made.collect::<Eval<Vec<Value>>>()?.into())
+                }
+                _ => return Err(Fault::outside("map() of other than a lambda and one list is not evaluated")),
+            },
             "zip" => {
                 let lists: Eval<Vec<Vec<Value>>> = given.args.iter().map(operators::elements).collect();
                 let lists = lists?;
@@ -291,4 +330,10 @@ impl Scope<'_> {
             None => Ok(Value::list(keyed.into_iter().map(|(_, item)| item))),
         }
     }
+}
+
+/// A call that is kept as it is.
+fn keep(name: &str, given: &CallValue) -> Value {
+    let CallValue { args, named, .. } = given;
+    Value::Call(Arc::new(CallValue { name: name.to_owned(), args: args.clone(), named: named.clone() }))
 }

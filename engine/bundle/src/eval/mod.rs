@@ -7,6 +7,7 @@ mod files;
 mod glob;
 mod names;
 mod operators;
+mod torch_file;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,6 +48,10 @@ pub enum Effect {
     MakeFolder(String),
     /// A seed: `monai.utils.set_determinism(seed=123)`.
     Seed(i64),
+    /// A call that gives nothing and writes something, described: `LDMSampler.run`, whose first argument
+    /// is the sampler, `SaveImage.__call__`, whose first is the saver, or `PIL.Image.save`, whose first is
+    /// the picture.
+    Call(Arc<CallValue>),
 }
 
 /// Values of names and ids, and what was imported.
@@ -64,6 +69,8 @@ pub(crate) struct Scope<'a> {
 pub(crate) struct World {
     pub folder: PathBuf,
     pub effects: RefCell<Vec<Effect>>,
+    /// What `torch.load` gave, by path.
+    pub loaded: RefCell<BTreeMap<String, Value>>,
     /// Values that may still be made, so that a short expression does not fill the memory.
     pub room: std::cell::Cell<usize>,
 }
@@ -150,7 +157,7 @@ impl Scope<'_> {
                 Constant::Int(number) => Value::Int(*number),
                 Constant::Float(number) => Value::Float(*number),
                 Constant::Text(text) => Value::text(text),
-                Constant::Ellipsis => return Err(Fault::outside("`...` is not evaluated")),
+                Constant::Ellipsis => Value::Name("Ellipsis".into()),
             }),
             Expr::Name(name) => self.name(name),
             Expr::Reference(id) => {
@@ -189,7 +196,7 @@ impl Scope<'_> {
                 None => Ok(Value::Unknown),
             },
             Expr::Attribute(of, name) => self.attribute(&self.eval(of)?, name),
-            Expr::Index(of, index) => operators::index(&self.eval(of)?, &self.eval(index)?),
+            Expr::Index(of, index) => operators::index(&self.opened(self.eval(of)?)?, &self.eval(index)?),
             Expr::Slice(start, end, step) => {
                 let part = |part: &Option<Box<Expr>>| -> Eval<Option<i64>> {
                     let Some(expr) = part else { return Ok(None) };
@@ -220,6 +227,18 @@ impl Scope<'_> {
                 self.comprehension(*makes, key.as_deref(), value, clauses)
             }
             Expr::Formatted(_) => Err(Fault::outside("a formatted text (f'...') is not evaluated")),
+        }
+    }
+
+    /// What a call of `torch.load` gives; anything else as it is. A file of weights is handed on by its
+    /// path, and only one that is looked into is read here.
+    pub(super) fn opened(&self, value: Value) -> Eval {
+        match &value {
+            Value::Call(call) if call.name == "torch.load" => match call.get(0, "f").and_then(Value::as_str) {
+                Some(path) => torch_file::load(self.world, path),
+                None => Err(Fault::value("torch.load without a path")),
+            },
+            _ => Ok(value),
         }
     }
 
@@ -397,6 +416,26 @@ impl Scope<'_> {
             self.world.effects.borrow_mut().push(Effect::Load { loader: component.clone(), engine });
             return Ok(Value::None);
         }
+        // What is computed or written later is described now.
+        if component.name() == "SaveImage" {
+            return Ok(self.does("SaveImage.__call__", component, given));
+        }
+        if component.name() == "AutoencoderKL" {
+            return Ok(Value::Call(Arc::new(bound("AutoencoderKL.__call__", component, given))));
+        }
         Err(Fault::outside(format!("a {} is called", component.name())))
     }
+
+    /// Notes a call of a component that does something.
+    pub(crate) fn does(&self, name: &str, component: &Arc<Component>, given: CallValue) -> Value {
+        self.world.effects.borrow_mut().push(Effect::Call(Arc::new(bound(name, component, given))));
+        Value::None
+    }
+}
+
+/// A call of a component, which is the first argument.
+pub(crate) fn bound(name: &str, component: &Arc<Component>, given: CallValue) -> CallValue {
+    let CallValue { args, named, .. } = given;
+    let args = std::iter::once(Value::Component(component.clone())).chain(args).collect();
+    CallValue { name: name.to_owned(), args, named }
 }

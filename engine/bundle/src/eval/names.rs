@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::value::Value;
 
 /// Functions that are known without an import.
-const BUILTINS: [&str; 22] = [
+const BUILTINS: [&str; 23] = [
     "list",
     "sorted",
     "len",
@@ -28,6 +28,7 @@ const BUILTINS: [&str; 22] = [
     "print",
     "setattr",
     "filter",
+    "map",
 ];
 
 /// MONAI's enumerations whose values are the lower-case names of their members.

@@ -17,6 +17,14 @@ pub fn elements(value: &Value) -> Eval<Vec<Value>> {
     }
 }
 
+/// An array as lists of lists.
+pub fn listed(value: &Value) -> Value {
+    match value {
+        Value::Column(items) => Value::list(items.iter().map(listed)),
+        other => other.clone(),
+    }
+}
+
 /// A set of values.
 pub fn set(items: Vec<Value>) -> Value {
     let mut out: Vec<Value> = Vec::new();
@@ -270,8 +278,9 @@ pub fn index(value: &Value, index: &Value) -> Eval {
             let chosen = places(all.len(), *start, *end, *step)?;
             Ok(Value::text(chosen.into_iter().filter_map(|place| all.get(place)).collect::<String>()))
         }
-        (Value::List(items) | Value::Column(items), Value::Slice(start, end, step)) => {
-            Ok(Value::List(chosen(items, *start, *end, *step)?))
+        (Value::List(items), Value::Slice(start, end, step)) => Ok(Value::List(chosen(items, *start, *end, *step)?)),
+        (Value::Column(items), Value::Slice(start, end, step)) => {
+            Ok(Value::Column(chosen(items, *start, *end, *step)?))
         }
         (Value::Tuple(items), Value::Slice(start, end, step)) => Ok(Value::Tuple(chosen(items, *start, *end, *step)?)),
         (Value::Text(_) | Value::List(_) | Value::Tuple(_) | Value::Column(_), place) => {

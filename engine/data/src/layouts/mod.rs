@@ -1,6 +1,6 @@
 //! Layouts of data sets on disk: from a folder or a list to its cases.
 //!
-//! Each [`Layout`] reads one kind: [`Decathlon`], [`NnUnetRaw`], [`Brats`], [`Bids`], a table
+//! Each [`Layout`] reads one kind: [`Decathlon`], [`NnUnetRaw`], [`NnUnetPreprocessed`], [`Brats`], [`Bids`], a table
 //! ([`Csv`]), a list ([`JsonList`]), [`Dicom`], regions of [`Slides`],
 //! a folder of [`Pictures`]. [`read`] recognizes the layout; a recipe names one
 //! with `[data] layout`.
@@ -12,6 +12,7 @@ mod decathlon;
 mod dicom;
 mod json_list;
 mod modality;
+mod nnunet_preprocessed;
 mod nnunet_raw;
 mod pictures;
 mod slides;
@@ -31,6 +32,7 @@ pub use decathlon::Decathlon;
 pub use dicom::Dicom;
 pub use json_list::JsonList;
 pub use modality::same_modality;
+pub use nnunet_preprocessed::NnUnetPreprocessed;
 pub use nnunet_raw::NnUnetRaw;
 pub use pictures::Pictures;
 pub use slides::Slides;
@@ -167,7 +169,18 @@ pub fn recognize_list(path: &Path) -> Option<Box<dyn Layout>> {
         Box::new(Pictures::default()),
     ];
     // Custom layouts take precedence; one that needs options must be named.
-    let names = ["Csv", "JsonList", "NnUnetRaw", "Decathlon", "Bids", "Brats", "Dicom", "Slides", "Pictures"];
+    let names = [
+        "Csv",
+        "JsonList",
+        "NnUnetRaw",
+        "NnUnetPreprocessed",
+        "Decathlon",
+        "Bids",
+        "Brats",
+        "Dicom",
+        "Slides",
+        "Pictures",
+    ];
     let registry = Registry::<dyn Layout>::new();
     let own = registry.entries().iter().filter(|entry| !names.contains(&entry.name));
     let own = own.filter_map(|entry| (entry.build)(&Node::empty()).ok());

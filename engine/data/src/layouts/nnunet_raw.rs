@@ -13,7 +13,8 @@ use crate::{DataError, Item, Parts};
 
 /// A raw data set of nnU-Net (`DatasetXXX_Name`): `imagesTr/CASE_0000.nii.gz` with a file for each
 /// channel, `labelsTr/CASE.nii.gz`, `dataset.json` with `channel_names`, `labels` and
-/// `file_ending`, or with a table `dataset` of the files of each case. A folder with only images,
+/// `file_ending`, or with a table `dataset` of the files of each case. A picture (`.png`) may have all
+/// channels in its one file, as nnU-Net stores colours. A folder with only images,
 /// `CASE_0000.nii.gz`, as nnU-Net's input for prediction, can also be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,14 +38,7 @@ impl Layout for NnUnetRaw {
         let json = read_list(path)?;
         let at = path.join("dataset.json");
         let ending = json["file_ending"].as_str().unwrap_or(".nii.gz").to_owned();
-        let names = ["channel_names", "modality"].into_iter().find_map(|key| json[key].as_object());
-        let mut numbered: Vec<(usize, String)> = names
-            .into_iter()
-            .flatten()
-            .filter_map(|(number, name)| Some((number.parse().ok()?, name.as_str()?.to_owned())))
-            .collect();
-        numbered.sort();
-        let known: Vec<String> = numbered.into_iter().map(|(_, name)| name).collect();
+        let known = channel_names(&json);
         let modalities: BTreeMap<usize, String> = known.iter().cloned().enumerate().collect();
         channels(&known, &wants.images).map_err(|what| wrong(&at, what))?;
         let mut list = CaseList {
@@ -55,6 +49,11 @@ impl Layout for NnUnetRaw {
         };
         let found = match json["dataset"].as_object() {
             Some(table) => listed(path, table, &modalities, wants)?,
+            None if !path.join("imagesTr").is_dir() && path.join("gt_segmentations").is_dir() => {
+                let what = "is a folder of nnUNet_preprocessed, and not a raw data set";
+                let advice = "hearth plan writes recipes for it, whose data.layout says which of its folders is read";
+                return Err(wrong(path, format!("{what}: {advice}")));
+            }
             None => cases(&path.join("imagesTr"), Some(&path.join("labelsTr")), &ending, &modalities, wants)?,
         };
         if let Target::Image { .. } = wants.target {
@@ -79,8 +78,20 @@ fn is_nnunet(list: &Value) -> bool {
     list["channel_names"].is_object() || list["file_ending"].is_string()
 }
 
+/// The names of the channels in their order.
+pub(super) fn channel_names(json: &Value) -> Vec<String> {
+    let names = ["channel_names", "modality"].into_iter().find_map(|key| json[key].as_object());
+    let mut numbered: Vec<(usize, String)> = names
+        .into_iter()
+        .flatten()
+        .filter_map(|(number, name)| Some((number.parse().ok()?, name.as_str()?.to_owned())))
+        .collect();
+    numbered.sort();
+    numbered.into_iter().map(|(_, name)| name).collect()
+}
+
 /// Names to values: nnU-Net writes them in reverse. With regions, each value has the first name.
-fn labels(json: &Value) -> BTreeMap<u32, String> {
+pub(super) fn labels(json: &Value) -> BTreeMap<u32, String> {
     let mut out = BTreeMap::new();
     for (name, value) in json.as_object().into_iter().flatten() {
         let values: Vec<u64> = match value {
@@ -118,6 +129,11 @@ fn is_image(path: &Path) -> bool {
     !name.starts_with('.') && ends.iter().any(|end| name.ends_with(end))
 }
 
+/// Whether a file may have several colours, which nnU-Net takes for channels.
+fn is_picture(path: &Path) -> bool {
+    path.extension().is_some_and(|end| ["png", "bmp"].iter().any(|known| end.eq_ignore_ascii_case(known)))
+}
+
 /// The cases of a folder of images with channel numbers.
 fn cases(
     images: &Path,
@@ -142,17 +158,32 @@ fn cases(
     let called = |channel: usize| modalities.get(&channel).cloned().unwrap_or_else(|| channel.to_string());
     let known: Vec<String> = (0..count).map(called).collect();
     let chosen = channels(&known, &wants.images).map_err(|what| wrong(images, what))?;
-    let chosen = chosen.unwrap_or_else(|| (0..count).collect());
+    let in_colour = count > 1 && most == 1 && found.values().flat_map(BTreeMap::values).all(|file| is_picture(file));
     let (mut items, mut lacking) = (Vec::new(), Vec::new());
+    let label_of = |case: &str| {
+        let file = labels.map(|dir| dir.join(format!("{case}{ending}")));
+        file.filter(|file| file.is_file())
+    };
+    if in_colour {
+        for (case, mut files) in found {
+            let file = files.remove(&0).into_iter().collect();
+            let item = with_image(Item::new(&case), "image", Parts { files: file, channels: chosen.clone() });
+            items.push(match label_of(&case) {
+                Some(label) => item.with("label", label),
+                None => item,
+            });
+        }
+        return Ok(items);
+    }
+    let chosen = chosen.unwrap_or_else(|| (0..count).collect());
     for (case, files) in found {
         match chosen.iter().map(|channel| files.get(channel).cloned().ok_or(*channel)).collect::<Result<Vec<_>, _>>() {
             Ok(files) => {
-                let mut item = with_image(Item::new(&case), "image", Parts::new(files));
-                if let Some(label) = labels.map(|dir| dir.join(format!("{case}{ending}"))).filter(|file| file.is_file())
-                {
-                    item = item.with("label", label);
-                }
-                items.push(item);
+                let item = with_image(Item::new(&case), "image", Parts::new(files));
+                items.push(match label_of(&case) {
+                    Some(label) => item.with("label", label),
+                    None => item,
+                });
             }
             Err(channel) => {
                 lacking.push(format!("{case} has no {case}_{channel:04}{ending} ({})", known[channel]));

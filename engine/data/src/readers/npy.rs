@@ -41,22 +41,56 @@ impl Reader for NumpyReader {
     }
 
     fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
-        let error = |e: std::io::Error| ReadError::new(path, e);
-        let mut file = BufReader::new(File::open(path).map_err(error)?);
-        let mut magic = [0; 2];
-        file.read_exact(&mut magic).map_err(error)?;
-        file.rewind().map_err(error)?;
-        let array = if &magic == b"PK" {
-            from_npz(file, options.npz_key.as_deref())
-        } else {
-            let length = file.get_ref().metadata().map_err(error)?.len();
-            Array::read(file, length)
-        };
-        array.map_err(|what| ReadError::new(path, what))?.image(path)
+        open(path, options.npz_key.as_deref())?.image(path)
     }
 }
 
 hearth_registry::entry!(dyn Reader => NumpyReader, example: "", build: |_| Ok(Box::new(NumpyReader)));
+
+/// Shape and values of an NPY file of any number of axes, or of the first array of an NPZ file; the last
+/// axis is the fastest.
+///
+/// # Errors
+/// A file that is none of these, is damaged, holds what are no numbers, or is larger than the memory that
+/// this process may use.
+pub fn read_array(path: &Path) -> Result<(Vec<usize>, Vec<f32>), ReadError> {
+    Ok(open(path, None)?.values())
+}
+
+/// The same of the array with this name in an NPZ file.
+pub(super) fn read_named(path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32>), ReadError> {
+    Ok(open(path, Some(name))?.values())
+}
+
+/// The shape of the array with this name in an NPZ file; its values are not read.
+///
+/// # Errors
+/// A file that is none, is damaged, or has no such array.
+pub fn array_shape(path: &Path, name: &str) -> Result<Vec<usize>, ReadError> {
+    let file = BufReader::new(File::open(path).map_err(|e| ReadError::new(path, e))?);
+    let shape = || -> Result<Vec<usize>, String> {
+        let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
+        let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|_| format!("no array `{name}`"))?;
+        Ok(header(&mut entry)?.shape().iter().map(|length| *length as usize).collect())
+    };
+    shape().map_err(|what| ReadError::new(path, what))
+}
+
+/// An array of a file, checked.
+fn open(path: &Path, key: Option<&str>) -> Result<Array, ReadError> {
+    let error = |e: std::io::Error| ReadError::new(path, e);
+    let mut file = BufReader::new(File::open(path).map_err(error)?);
+    let mut magic = [0; 2];
+    file.read_exact(&mut magic).map_err(error)?;
+    file.rewind().map_err(error)?;
+    let array = if &magic == b"PK" {
+        from_npz(file, key)
+    } else {
+        let length = file.get_ref().metadata().map_err(error)?.len();
+        Array::read(file, length)
+    };
+    array.map_err(|what| ReadError::new(path, what))
+}
 
 fn from_npz(file: BufReader<File>, key: Option<&str>) -> Result<Array, String> {
     let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
@@ -160,6 +194,29 @@ impl Array {
         Ok(Array { shape, fortran, bytes, stored, big, dtype: dtype.to_string() })
     }
 
+    /// Shape and values, the last axis the fastest.
+    fn values(self) -> (Vec<usize>, Vec<f32>) {
+        let Array { shape, fortran, bytes, stored, big, .. } = self;
+        let values = stored.in_order(&bytes, big);
+        if !fortran {
+            return (shape, values);
+        }
+        let mut out = Vec::with_capacity(values.len());
+        let mut place = vec![0; shape.len()];
+        for _ in 0..values.len() {
+            let at = place.iter().zip(&shape).rev().fold(0, |at, (index, length)| at * length + index);
+            out.push(values[at]);
+            for (index, length) in place.iter_mut().zip(&shape).rev() {
+                *index += 1;
+                if *index < *length {
+                    break;
+                }
+                *index = 0;
+            }
+        }
+        (shape, out)
+    }
+
     fn image(self, path: &Path) -> Result<Image, ReadError> {
         let Array { shape, fortran, bytes, stored, big, dtype } = self;
         let [x, y, z, c] = match shape[..] {
@@ -241,6 +298,18 @@ mod tests {
         bytes.extend(dict.bytes());
         let length = bytes.len() as u64;
         Array::read(&bytes[..], length).err().expect("no image")
+    }
+
+    #[test]
+    fn values_come_in_the_order_of_c_whatever_the_file_has() {
+        for (fortran, stored) in [("False", [0_u8, 1, 2, 3, 4, 5]), ("True", [0, 3, 1, 4, 2, 5])] {
+            let dict = format!("{{'descr': '|u1', 'fortran_order': {fortran}, 'shape': (1, 2, 3), }}\n");
+            let head = [b"\x93NUMPY\x01\x00".as_slice(), &(dict.len() as u16).to_le_bytes(), dict.as_bytes()];
+            let bytes = [head.concat().as_slice(), &stored].concat();
+            let length = bytes.len() as u64;
+            let read = Array::read(&bytes[..], length).expect("an array").values();
+            assert_eq!(read, (vec![1, 2, 3], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+        }
     }
 
     fn of_shape(shape: &str) -> String {

@@ -170,6 +170,7 @@ mod concat_images;
 mod concat_items;
 mod copy_items;
 mod crop_foreground;
+mod deepedit;
 mod delete_items;
 mod divisible_pad;
 mod ensure_channel_first;
@@ -233,6 +234,10 @@ pub use concat_images::ConcatImages;
 pub use concat_items::ConcatItems;
 pub use copy_items::CopyItems;
 pub use crop_foreground::CropForeground;
+pub use deepedit::{
+    AddGuidanceFromPointsDeepEdit, AddGuidanceSignalDeepEdit, OrientationGuidanceMultipleLabelDeepEdit,
+    ResizeGuidanceMultipleLabelDeepEdit,
+};
 pub use delete_items::DeleteItems;
 pub use divisible_pad::DivisiblePad;
 pub use ensure_channel_first::{ChannelDim, EnsureChannelFirst};

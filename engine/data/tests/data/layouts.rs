@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use hearth_data::affine;
 use hearth_data::layouts::{self, CaseList, Target, Wants};
 use hearth_data::quality::{Severity, Verification, VerifyOptions, verify};
+use hearth_data::writers::{WriteOptions, write_image};
 use hearth_data::{Field, Image, NiftiOptions, Pipeline, readers, write_nifti};
 
 /// A volume whose voxels hold `value`; `shift` moves it along x, in mm.
@@ -76,6 +78,33 @@ fn nnunet_raw_gathers_a_file_for_each_channel() {
     read(dir.path(), &wants(&["CT"]));
     fs::remove_file(at("labelsTr/a.nii.gz")).expect("removed");
     fails(dir.path(), &wants(&["CT"]), &["labelsTr", "no label of these cases", "a"]);
+}
+
+/// A picture has its colours in one file, which `dataset.json` lists as channels.
+#[test]
+fn nnunet_raw_takes_the_colours_of_a_picture_for_channels() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    for name in ["imagesTr", "labelsTr"] {
+        fs::create_dir(at(name)).expect("a folder");
+    }
+    let write = |name: &str, values: Vec<f32>, channels: usize| {
+        let image = Image::from_values(values, [channels, 6, 4, 1], affine::IDENTITY, &Default::default());
+        write_image(at(name), &image, &WriteOptions::label()).expect("written");
+    };
+    for case in ["a", "b"] {
+        write(&format!("imagesTr/{case}_0000.png"), (0..72).map(|at| (10 * (at / 24)) as f32).collect(), 3);
+        write(&format!("labelsTr/{case}.png"), (0..24).map(|at| (at % 2) as f32).collect(), 1);
+    }
+    let json = r#"{"channel_names":{"0":"R","1":"G","2":"B"},"labels":{"background":0,"disc":1},"numTraining":2,"file_ending":".png"}"#;
+    fs::write(at("dataset.json"), json).expect("written");
+    let list = read(dir.path(), &wants(&[]));
+    assert_eq!((names(&list), list.modalities.join(" ")), (vec!["a", "b"], "R G B".to_owned()));
+    assert_eq!(channels(&list), [0.0, 10.0, 20.0]);
+    assert_eq!(channels(&read(dir.path(), &wants(&["B", "R"]))), [20.0, 0.0]);
+    // Channels in files of their own are looked for as those of volumes.
+    write("imagesTr/a_0001.png", vec![5.0; 24], 1);
+    fails(dir.path(), &wants(&[]), &["a has no a_0002.png (B)"]);
 }
 
 #[test]

@@ -71,6 +71,10 @@ fn every_example_builds_runs_and_is_read_again_as_it_was() {
             // At 10, 10 and 140, 120 behind the location.
             sample = sample.with("foreground", Value::Numbers([30.0, 40.0, 160.0, 150.0].into()));
         }
+        if name.ends_with("DeepEdit") {
+            sample = sample.with("spleen", Value::Numbers([2.0, 3.0, 1.0].into()));
+            sample = sample.with("guidance", Value::Text(r#"{"spleen": [[2, 3, 1]], "background": []}"#.to_owned()));
+        }
         for epoch in 0..4 {
             let made = pipeline.run(sample.clone(), DrawKey::new(0, epoch, 0));
             let made = made.unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -3,6 +3,7 @@
 mod at_once;
 mod buffered;
 mod importance_map;
+mod landmark;
 mod padding;
 mod patch;
 mod saliency;
@@ -14,6 +15,7 @@ mod windows;
 
 pub use at_once::Room;
 pub use importance_map::{BlendMode, compute_importance_map};
+pub use landmark::LandmarkInferer;
 pub use padding::PaddingMode;
 pub use patch::PatchInferer;
 pub use saliency::{CamName, SaliencyInferer};

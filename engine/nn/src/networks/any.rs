@@ -19,6 +19,12 @@ impl AnyNetwork {
     pub fn new(network: impl Network) -> Self {
         Self(Box::new(network))
     }
+
+    /// The network inside, where it is of this type: for what only this one can do, such as the decoder of
+    /// an autoencoder alone.
+    pub fn downcast_ref<N: Network>(&self) -> Option<&N> {
+        self.0.as_any().downcast_ref()
+    }
 }
 
 impl Clone for AnyNetwork {
@@ -35,6 +41,7 @@ impl fmt::Debug for AnyNetwork {
 
 /// The object-safe form of a network.
 trait Dynamic: Send + Sync + fmt::Debug {
+    fn as_any(&self) -> &dyn Any;
     fn clone_boxed(&self) -> Box<dyn Dynamic>;
     fn devices_boxed(&self, devices: Devices) -> Devices;
     fn fork_boxed(self: Box<Self>, device: &Device) -> Box<dyn Dynamic>;
@@ -58,6 +65,10 @@ trait Dynamic: Send + Sync + fmt::Debug {
 }
 
 impl<N: Network> Dynamic for N {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
     fn clone_boxed(&self) -> Box<dyn Dynamic> {
         Box::new(self.clone())
     }

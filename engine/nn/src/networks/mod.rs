@@ -30,12 +30,15 @@ mod facts;
 mod flexible_unet;
 mod generator;
 mod highresnet;
+mod inception;
 mod nest_transformer;
 mod netadapter;
 mod network;
 mod nnunet_blocks;
 mod patchgan_discriminator;
 mod plain_conv_unet;
+mod point_regressor;
+mod reg_resnet;
 mod regressor;
 mod residual_encoder_unet;
 mod resnet;
@@ -82,6 +85,8 @@ pub use patchgan_discriminator::{
     MultiScalePatchDiscriminator, MultiScalePatchDiscriminatorConfig, PatchDiscriminator, PatchDiscriminatorConfig,
 };
 pub use plain_conv_unet::{PlainConvUNet, PlainConvUNetConfig};
+pub use point_regressor::{PointRegressor, PointRegressorConfig};
+pub use reg_resnet::{RegResNet, RegResNetConfig, WarpMode, WarpPadding};
 pub use regressor::{Regressor, RegressorConfig};
 pub use residual_encoder_unet::{ResidualEncoderUNet, ResidualEncoderUNetConfig};
 pub use resnet::{ResNet, ResNetConfig};

@@ -1,11 +1,13 @@
-//! A ResNet of torchvision with another last layer (`monai.networks.nets.TorchVisionFCModel`).
+//! A ResNet or Inception v3 of torchvision with another last layer (`monai.networks.nets.TorchVisionFCModel`).
 
 use burn::tensor::Device;
 use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::AnyNetwork;
 use super::check::untrained;
+use super::inception::{FEATURES, InceptionV3};
 use super::netadapter::{HeadOptions, NetAdapter, pool};
 use super::resnet::{ResNetConfig, depth};
 use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
@@ -19,7 +21,8 @@ use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 #[setters(strip_option)]
 pub struct TorchVisionFCModelConfig {
     /// `resnet18`, `resnet34`, `resnet50`, `resnet101`, `resnet152`, `resnext50_32x4d`,
-    /// `resnext101_32x8d`, `resnext101_64x4d`, `wide_resnet50_2` or `wide_resnet101_2`.
+    /// `resnext101_32x8d`, `resnext101_64x4d`, `wide_resnet50_2`, `wide_resnet101_2`, or
+    /// `inception_v3`, whose `pool` must be null.
     #[serde(default = "resnet18")]
     #[setters(into)]
     pub model_name: String,
@@ -46,6 +49,10 @@ pub struct TorchVisionFCModelConfig {
     /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
+    /// Of `inception_v3` alone: whether images that are normalized by the mean and deviation of
+    /// ImageNet become those of -1 to 1, as torchvision does where it was `pretrained`.
+    #[serde(default)]
+    pub transform_input: bool,
 }
 
 fn resnet18() -> String {
@@ -93,17 +100,46 @@ impl TorchVisionFCModelConfig {
             pool: pool(),
             bias: true,
             pretrained: false,
+            transform_input: false,
         }
     }
 
     /// Builds the network; its weights depend on `seed` only, so they are the same on every device.
-    pub fn init(&self, device: &Device, seed: u64) -> Result<NetAdapter, ConfigError> {
+    pub fn init(&self, device: &Device, seed: u64) -> Result<AnyNetwork, ConfigError> {
         untrained(self.pretrained)?;
+        let scope = Scope::new(device, seed);
+        if self.model_name == "inception_v3" {
+            return self.inception(&scope).map(AnyNetwork::new);
+        }
+        if self.transform_input {
+            return Err(ConfigError::value("transform_input", true, "only inception_v3 has it"));
+        }
+        self.resnet(&scope).map(AnyNetwork::new)
+    }
+
+    fn inception(&self, scope: &Scope) -> Result<InceptionV3, ConfigError> {
+        if self.dim != 2 {
+            return Err(ConfigError::value("dim", self.dim, "the model has 2 dimensions"));
+        }
+        if let Some(pool) = &self.pool {
+            let expected = "inception_v3 keeps its own, as in MONAI: set it to null";
+            return Err(ConfigError::value("pool", pool.name(), expected));
+        }
+        if self.use_conv {
+            return Err(ConfigError::value("use_conv", true, "only a ResNet can have it"));
+        }
+        if let Some(given) = self.in_channels.filter(|given| *given != FEATURES) {
+            return Err(ConfigError::value("in_channels", given, format!("the network has {FEATURES} features")));
+        }
+        InceptionV3::new(scope, self.num_classes, self.bias, self.transform_input)
+    }
+
+    fn resnet(&self, scope: &Scope) -> Result<NetAdapter, ConfigError> {
         let (number, widths) = sizes(&self.model_name).ok_or_else(|| ConfigError::UnknownName {
             kind: "model_name",
             name: self.model_name.clone(),
             known: "resnet18, resnet34, resnet50, resnet101, resnet152, resnext50_32x4d, resnext101_32x8d, \
-                    resnext101_64x4d, wide_resnet50_2, wide_resnet101_2",
+                    resnext101_64x4d, wide_resnet50_2, wide_resnet101_2, inception_v3",
         })?;
         let (block, layers) = depth(number)?;
         let model = ResNetConfig {
@@ -114,14 +150,14 @@ impl TorchVisionFCModelConfig {
         };
         let TorchVisionFCModelConfig { num_classes, dim, in_channels, use_conv, ref pool, bias, .. } = *self;
         let head = HeadOptions { dim, num_classes, in_channels, use_conv, pool: pool.clone(), bias };
-        NetAdapter::new("TorchVisionFCModel", &Scope::new(device, seed), &model, widths, &head)
+        NetAdapter::new("TorchVisionFCModel", scope, &model, widths, &head)
     }
 }
 
 network_entry!(TorchVisionFCModelConfig {
     name: "TorchVisionFCModel",
     aliases: &[],
-    about: "Classification of patches, maps of scores for whole slides: a ResNet of torchvision.",
+    about: "Classification of patches, maps of scores for whole slides: a ResNet or Inception v3 of torchvision.",
     paper: "He et al. 2016, arXiv:1512.03385",
     example: r#"model_name = "resnet18"
 num_classes = 1

@@ -55,7 +55,7 @@ fn assert_outputs(name: &str, case: &Value, file: &SafeTensors<'_>, outputs: Vec
 #[test]
 fn networks_of_bundles_do_what_monai_does() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/networks");
-    let names = ["autoencoderkl", "diffusion_model", "dints", "efficientnet", "flexible_unet"];
+    let names = ["autoencoderkl", "diffusion_model", "dints", "efficientnet", "flexible_unet", "torchvision_inception"];
     let device = Device::default();
     let mut count = 0;
     for entry in std::fs::read_dir(folder).expect("the cases") {
@@ -97,5 +97,5 @@ fn networks_of_bundles_do_what_monai_does() {
         net.check_input(x.dims()).expect(&name);
         assert_outputs(&name, &case, &file, net.valid().forward_all(x));
     }
-    assert_eq!(count, 13);
+    assert_eq!(count, 14);
 }

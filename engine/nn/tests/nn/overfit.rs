@@ -1,7 +1,7 @@
 //! Every network overfits one small batch. A wrong gradient, a detached layer or an output without
 //! a loss would prevent it.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use hearth_nn::losses::{CrossEntropyLoss, DeepSupervisionLoss, DiceCELoss, Loss, LossConfig, PatchAdversarialLoss};
 use hearth_nn::networks::{Network, NetworkConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
@@ -247,6 +247,11 @@ fn networks_that_make_images_and_numbers() {
         let regressor = json!({"name": "Regressor", "in_shape": space, "out_shape": [2, 3], "channels": [4, 8],
             "strides": [2, 2]});
         learns(&regressor, shape, Imitate, 0.01, 20.0);
+        if dims == 2 {
+            let points = json!({"name": "PointRegressor", "in_shape": space, "out_shape": [2, 3],
+                "channels": [4, 8], "strides": [2, 2]});
+            learns(&points, shape, Imitate, 0.01, 20.0);
+        }
         let critic =
             json!({"name": "Critic", "in_shape": space, "channels": [4, 8], "strides": [2, 2], "dropout": 0.0});
         learns(&critic, shape, Imitate, 0.01, 20.0);
@@ -304,4 +309,34 @@ fn networks_of_bundles() {
         levels["num_head_channels"] = json!(4);
         learns(&of("DiffusionModelUNet", levels), shape, Paint, 0.01, 4.0);
     }
+}
+
+/// A blob on each of two images: the first is moved onto the second.
+#[test]
+fn a_registration_moves_an_image_onto_another() {
+    let device = Device::default().autodiff();
+    let blob = |[cx, cy]: [f32; 2]| {
+        let value = move |i: usize| {
+            let (x, y) = ((i / 32) as f32 - cx, (i % 32) as f32 - cy);
+            (-(x * x + y * y) / 32.0).exp()
+        };
+        (0..32 * 32).map(value).collect::<Vec<f32>>()
+    };
+    let values = [[14.0, 16.0], [17.0, 14.0], [17.0, 13.0], [14.0, 17.0]].map(blob).concat();
+    let x = Tensor::<5>::from_data(TensorData::new(values, [2, 2, 32, 32, 1]), &device);
+    let read: NetworkConfig =
+        serde_json::from_value(json!({"name": "RegResNet", "image_size": [32, 32]})).expect("known options");
+    let mut net = read.init(&device, 5).expect("a network");
+    let mut optimizer = OptimizerConfig::adam().build().expect("consistent");
+    let mut losses = Vec::new();
+    for _ in 0..30 {
+        let away = (net.forward(x.clone()) - x.clone().narrow(1, 1, 1)).powi_scalar(2).mean();
+        losses.push(away.clone().into_scalar::<f32>());
+        let gradients = Gradients::of(&net, &away);
+        net = optimizer.step(net, gradients, 2e-4).expect("its own gradients");
+        if losses.last().is_some_and(|last| last * 4.0 < losses[0]) {
+            return;
+        }
+    }
+    panic!("nothing is moved: {losses:?}");
 }

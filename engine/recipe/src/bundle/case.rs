@@ -15,15 +15,17 @@ pub(super) struct Case {
     pub written: BTreeMap<PathBuf, String>,
     /// The type of the values of a key, as NumPy calls it, where it is not float32.
     pub dtypes: BTreeMap<String, String>,
-    /// Values that no image is made of, by key: lists of clicks.
+    /// Its place in the list.
     pub index: usize,
+    /// The seed of what its steps draw.
+    pub seed: u64,
 }
 
 impl Case {
     /// Of an element of the data list.
     pub fn new(given: &Given, index: usize, folder: &Path) -> Self {
-        let mut case =
-            Case { sample: Sample::new(index.to_string()), written: BTreeMap::new(), dtypes: BTreeMap::new(), index };
+        let sample = Sample::new(index.to_string());
+        let mut case = Case { sample, written: BTreeMap::new(), dtypes: BTreeMap::new(), index, seed: 0 };
         for (key, value) in given.as_dict().unwrap_or_default() {
             if let Some(key) = key.as_str() {
                 let value = case.value(value, folder);
@@ -84,9 +86,9 @@ impl Case {
         self.sample.values.insert(key.to_owned(), Value::Image(image.with_spatial_dims(2)));
     }
 
-    /// The draw of a step that draws nothing.
+    /// The draw of a step.
     pub fn draw(&self) -> Draw {
-        DrawKey::new(0, 0, 0).draw(&self.sample.case, 0, 0)
+        DrawKey::new(self.seed, 0, 0).draw(&self.sample.case, 0, 0)
     }
 }
 

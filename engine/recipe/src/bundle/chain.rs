@@ -11,6 +11,7 @@ use hearth_nn::post::{Activations, AsDiscrete};
 
 use build::steps;
 
+use super::array_form::in_order;
 use super::case::Case;
 use super::classes::Classes;
 use super::field::{self, Field, Kind};
@@ -36,6 +37,8 @@ enum Work {
     Invert(Invert, Option<Arc<Function>>),
     /// Colours as RGB, whatever the picture has.
     Rgb,
+    /// The axes of the file in another order, the first one as channels.
+    Axes(Vec<usize>),
     Save(Save),
     Classes(Classes),
 }
@@ -55,6 +58,8 @@ pub(super) struct Chain {
     pub steps: Vec<Step>,
     /// What was left out or taken as something else.
     pub notes: Vec<String>,
+    /// Whether steps may be random.
+    random: bool,
 }
 
 impl Chain {
@@ -63,7 +68,19 @@ impl Chain {
     /// # Errors
     /// All that is not supported.
     pub fn new(value: Option<&Value>) -> Result<Self, Vec<Fault>> {
-        let (mut chain, mut faults) = (Chain::default(), Vec::new());
+        Self::of(value, Chain::default())
+    }
+
+    /// The same, whose steps may be random: what they draw is keyed by the seed of the case.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn random(value: Option<&Value>) -> Result<Self, Vec<Fault>> {
+        Self::of(value, Chain { random: true, ..Chain::default() })
+    }
+
+    fn of(value: Option<&Value>, mut chain: Chain) -> Result<Self, Vec<Fault>> {
+        let mut faults = Vec::new();
         chain.add(value, &mut faults);
         if faults.is_empty() { Ok(chain) } else { Err(faults) }
     }
@@ -87,7 +104,7 @@ impl Chain {
                 self.add(component.get("transforms"), faults);
                 continue;
             }
-            match steps(&component, &mut self.notes) {
+            match steps(&component, self.random, &mut self.notes) {
                 Ok(steps) => self.steps.extend(steps),
                 Err(fault) => faults.push(fault),
             }
@@ -250,6 +267,11 @@ impl Step {
                 };
                 Ok(image)
             })?),
+            Work::Axes(axes) => {
+                let image = in_order(case.sample.take_image(key)?, axes)?;
+                case.sample.values.insert(key.to_owned(), hearth_data::Value::Image(image));
+                Ok(())
+            }
             Work::Registered(_) | Work::Invert(..) | Work::Save(_) | Work::Classes(_) => Ok(()),
         }
     }

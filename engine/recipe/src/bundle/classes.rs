@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use hearth_bundle::{Component, Fault, Value};
 
 use super::case::Case;
-use super::nodes::fault;
+use super::nodes::{fault, texts};
 use super::writing::Writing;
 use crate::error::{Context, Outcome};
 
-/// `SaveClassification`
+/// `SaveClassification`, and the handler `ClassificationSaver`.
 pub(super) struct Classes {
     path: PathBuf,
     delimiter: String,
@@ -28,6 +28,19 @@ impl Classes {
             delimiter: text("delimiter", ","),
             overwrite: component.get("overwrite").and_then(Value::truth).unwrap_or(true),
         })
+    }
+
+    /// Of a `ClassificationSaver`, which takes what the evaluator has under `pred`.
+    pub fn of_handler(component: &Component) -> Result<Self, Fault> {
+        let pred = match component.get("output_transform") {
+            Some(Value::Call(call)) if call.name == "from_engine" => call.get(0, "keys").and_then(texts),
+            _ => None,
+        };
+        if pred.is_none_or(|keys| keys != ["pred"]) {
+            let what = "output_transform is not supported, but for from_engine(['pred'])";
+            return Err(fault(component, what));
+        }
+        Self::new(component)
     }
 
     /// Adds the row of a case.

@@ -7,8 +7,10 @@ use burn::tensor::{Tensor, TensorData};
 use hearth_bundle::{CallValue, Component, Fault, Value};
 use hearth_data::{DrawKey, host_device};
 
+use super::array_form::{cases, is_array_form, keyed};
 use super::field;
 use super::nodes::{components, fault, is, texts};
+use super::streams::Streams;
 
 /// What an evaluator goes through.
 pub(super) enum Cases {
@@ -16,6 +18,10 @@ pub(super) enum Cases {
     List(Vec<Value>),
     /// Tensors, `[channel, x, y, z]`, that need none.
     Drawn(Vec<Tensor<4>>),
+    /// Cases of several streams of images.
+    Streams(Streams),
+    /// What is not supported, or of which nothing is known.
+    Unfit(Vec<Fault>),
     /// Patches of slides.
     Slides(Arc<Component>, Vec<Value>),
 }
@@ -27,8 +33,8 @@ pub(super) struct Loading {
     pub batch: usize,
 }
 
-const LOADERS: [&str; 2] = ["DataLoader", "ThreadDataLoader"];
-const DATASETS: [&str; 6] =
+pub(super) const LOADERS: [&str; 2] = ["DataLoader", "ThreadDataLoader"];
+pub(super) const DATASETS: [&str; 6] =
     ["Dataset", "CacheDataset", "PersistentDataset", "CacheNTransDataset", "LMDBDataset", "SmartCacheDataset"];
 
 impl Loading {
@@ -53,11 +59,19 @@ impl Loading {
             Some(other) => return Err(fault(loader, format!("dataset is {}", other.kind()))),
             None => return Err(fault(loader, "has no dataset")),
         };
-        let transform = dataset.get("transform").cloned();
+        let arrays = is_array_form(dataset.get("transform"));
+        let transform = keyed(dataset.get("transform").cloned());
         let data = dataset.get("data");
         if dataset.name() == "MaskedPatchWSIDataset" {
             let list = if images.is_empty() { list(&dataset, data, folder)? } else { given(images, "image") };
             return Ok(Loading { cases: Cases::Slides(dataset, list), transform, batch });
+        }
+        if dataset.name() == "IterableDataset" {
+            let cases = match Streams::new(&dataset, images, folder) {
+                Ok(streams) => Cases::Streams(streams),
+                Err(faults) => Cases::Unfit(faults),
+            };
+            return Ok(Loading { cases, transform: None, batch });
         }
         if !DATASETS.contains(&dataset.name()) {
             return Err(fault(&dataset, "is a data set that is not here"));
@@ -69,6 +83,7 @@ impl Loading {
             return Ok(Loading { cases, transform, batch });
         }
         let list = list(&dataset, data, folder)?;
+        let list = if arrays { cases(list) } else { list };
         let draws: Option<Vec<&Arc<CallValue>>> = list
             .iter()
             .map(|value| match value {
@@ -87,12 +102,12 @@ impl Loading {
     }
 }
 
-fn given(images: &[String], key: &str) -> Vec<Value> {
+pub(super) fn given(images: &[String], key: &str) -> Vec<Value> {
     images.iter().map(|image| Value::Dict([(Value::text(key), Value::text(image))].into())).collect()
 }
 
 /// The elements of a data list.
-fn list(dataset: &Component, data: Option<&Value>, folder: &Path) -> Result<Vec<Value>, Fault> {
+pub(super) fn list(dataset: &Component, data: Option<&Value>, folder: &Path) -> Result<Vec<Value>, Fault> {
     match data {
         Some(Value::Component(table)) if table.name() == "CSVDataset" => csv(table, folder),
         Some(Value::Component(other)) if DATASETS.contains(&other.name()) && other.get("transform").is_none() => {

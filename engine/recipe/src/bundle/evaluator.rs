@@ -5,16 +5,17 @@ use std::sync::Arc;
 use burn::tensor::{DType, Device, Tensor};
 use hearth_bundle::{Component, Fault, Value};
 use hearth_data::Image;
-use hearth_nn::inferers::{Inferer, SimpleInferer};
+use hearth_nn::inferers::{Inferer, LandmarkInferer, SimpleInferer};
 use hearth_nn::networks::Network;
 use hearth_registry::Registry;
 
 use super::case::{Case, prediction};
 use super::chain::Chain;
+use super::classes::Classes;
 use super::data::{Cases, Loading};
 use super::metrics::Measure;
 use super::networks::{Networks, spec};
-use super::nodes::{components, fault, is, table};
+use super::nodes::{components, fault, is, read, table};
 use super::slides::{Maps, SlideOptions};
 use super::writing::Writing;
 use super::{Seen, Told};
@@ -33,6 +34,8 @@ pub(super) struct Evaluator {
     after: Chain,
     loaders: Vec<Arc<Component>>,
     measures: Vec<Measure>,
+    /// Tables of what the network says of each case.
+    tables: Vec<Classes>,
     /// Maps of probabilities of slides.
     maps: Option<Maps>,
     slides: Option<SlideOptions>,
@@ -50,6 +53,10 @@ const QUIET: [&str; 6] = [
     "ProbMapProducer",
     "TerminateOnNan",
 ];
+
+/// The inferer of points, slice by slice, and that of slices.
+const POINTS: &str = "LandmarkInferer";
+const SLICES: &str = "SliceInferer";
 
 /// Options of an evaluator that change nothing here.
 const KNOWN: [&str; 24] = [
@@ -108,8 +115,10 @@ impl Evaluator {
         }
         let network = match component.get("network") {
             Some(Value::Component(network)) => {
-                if let Err(fault) = spec(network) {
-                    or(fault);
+                match spec(network) {
+                    // A file that is not there is reported by the expression that reads it.
+                    Err(fault) if !fault.what.contains("an unknown value") => or(fault),
+                    _ => {}
                 }
                 Some(network.clone())
             }
@@ -127,6 +136,10 @@ impl Evaluator {
             Err(_) => transform_of(component),
         };
         let loading = match loading {
+            Ok(Loading { cases: Cases::Unfit(found), .. }) => {
+                found.into_iter().for_each(&mut or);
+                None
+            }
             Ok(loading) => Some(loading),
             // What the list lacks is reported by the expression that makes it.
             Err(fault) if fault.what.contains("an unknown value") => None,
@@ -144,7 +157,7 @@ impl Evaluator {
         };
         let (before, after) = (chain(transform.as_ref()), chain(component.get("postprocessing")));
         let measures = Measure::all(component).map_err(&mut or).unwrap_or_default();
-        let (mut loaders, mut maps) = (Vec::new(), None);
+        let (mut loaders, mut tables, mut maps) = (Vec::new(), Vec::new(), None);
         match components(component.get("val_handlers")) {
             None => or(fault(component, "val_handlers is no list of handlers")),
             Some(handlers) => {
@@ -153,6 +166,10 @@ impl Evaluator {
                         "CheckpointLoader" => loaders.push(handler),
                         "ProbMapProducer" => match Maps::new(&handler) {
                             Ok(made) => maps = Some(made),
+                            Err(fault) => or(fault),
+                        },
+                        "ClassificationSaver" => match Classes::of_handler(&handler) {
+                            Ok(made) => tables.push(made),
                             Err(fault) => or(fault),
                         },
                         name if QUIET.contains(&name) => {}
@@ -175,6 +192,9 @@ impl Evaluator {
         }
         let mut notes: Vec<String> = before.notes.iter().chain(&after.notes).cloned().collect();
         notes.extend(after.warnings());
+        if let Cases::Streams(streams) = &loading.cases {
+            notes.extend(streams.notes());
+        }
         Ok(Evaluator {
             id: component.id.clone(),
             loading,
@@ -184,6 +204,7 @@ impl Evaluator {
             after,
             loaders,
             measures,
+            tables,
             maps,
             slides,
             device,
@@ -201,8 +222,8 @@ impl Evaluator {
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome<(usize, Metrics)> {
-        let Evaluator { id, loading, network, inferer, before, after, loaders, measures, maps, slides, device, .. } =
-            self;
+        let Evaluator { id, loading, network, inferer, before, after, loaders, measures, .. } = self;
+        let (tables, maps, slides, device) = (self.tables, self.maps, self.slides, self.device);
         let device = hearth_train::device::parse(&device).map_err(RecipeError::from_error)?.inner();
         for loader in &loaders {
             let path = networks.load(loader, &writing.inputs, &device)?;
@@ -214,14 +235,12 @@ impl Evaluator {
         }
         let pass = Pass { network: networks.get(&network, &device)?, inferer: &*inferer, device: &device, id: &id };
         let Loading { cases, batch, .. } = loading;
-        let mut ending = Ending { after: &after, measures, total: 0 };
+        let mut ending = Ending { after: &after, tables: &tables, measures, total: 0 };
         let count = match cases {
             Cases::List(list) => {
                 ending.total = list.len();
                 if list.is_empty() {
-                    let what = "the list of images is empty: nothing is there that the config looks for; set dataset_dir, \
-                                or give images (-i)";
-                    return Err(RecipeError::new(format!("{id}: {what}")));
+                    return Err(empty(&id));
                 }
                 for (start, some) in list.chunks(batch).enumerate() {
                     ending.batch(some, start * batch, &before, &pass, writing, tell)?;
@@ -241,6 +260,21 @@ impl Evaluator {
                 }
                 drawn.len()
             }
+            Cases::Streams(streams) => {
+                ending.total = streams.len();
+                let mut some = Vec::with_capacity(batch);
+                for index in 0..streams.len() {
+                    some.push(streams.case(index, writing)?);
+                    if some.len() == batch || index + 1 == streams.len() {
+                        ending.cases(std::mem::take(&mut some), &pass, writing, tell)?;
+                    }
+                }
+                match streams.len() {
+                    0 => return Err(empty(&id)),
+                    count => count,
+                }
+            }
+            Cases::Unfit(faults) => return Err(super::run::all(&faults)),
             Cases::Slides(_, list) => {
                 let (Some(options), Some(maps)) = (&slides, &maps) else {
                     return Err(RecipeError::new(format!("{id}: slides without a ProbMapProducer give nothing")));
@@ -249,14 +283,22 @@ impl Evaluator {
             }
         };
         after.finish(writing)?;
+        tables.iter().try_for_each(|table| table.finish(writing))?;
         let measured = ending.measures.iter().map(|measure| Ok((measure.name.clone(), measure.value()?)));
         Ok((count, measured.collect::<Outcome<_>>()?))
     }
 }
 
+fn empty(id: &str) -> RecipeError {
+    let what = "the list of images is empty: nothing is there that the config looks for; set dataset_dir, or give \
+                images (-i)";
+    RecipeError::new(format!("{id}: {what}"))
+}
+
 /// What is done with each case behind the network.
 struct Ending<'a> {
     after: &'a Chain,
+    tables: &'a [Classes],
     measures: Vec<Measure>,
     total: usize,
 }
@@ -279,13 +321,28 @@ impl Ending<'_> {
             before.run(&mut case, writing).while_doing(|| named)?;
             cases.push(case);
         }
+        self.cases(cases, pass, writing, tell)
+    }
+
+    /// The same behind their transforms.
+    fn cases<N: Network>(
+        &mut self,
+        cases: Vec<Case>,
+        pass: &Pass<'_, N>,
+        writing: &mut Writing,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Outcome {
         let images = cases.iter().map(|case| Ok(case.sample.image("image")?.clone()));
         let images: Outcome<Vec<Image>> = images.collect();
         let images = images.while_doing(|| format!("{}: the preprocessing gives no `image`", pass.id))?;
         let named = cases.first().map(|case| case.sample.case.clone()).unwrap_or_default();
         let outputs = pass.run(images.iter().map(|image| image.data.clone()).collect()).while_doing(|| named)?;
         for ((mut case, image), output) in cases.into_iter().zip(images).zip(outputs) {
-            let item = prediction(output.clone(), Some(&image));
+            let mut item = prediction(output.clone(), Some(&image));
+            if pass.inferer.name() == POINTS {
+                // Slices, coordinates, points.
+                item = item.with_spatial_dims(2);
+            }
             case.sample.values.insert("pred".to_owned(), hearth_data::Value::Image(item));
             self.finish(&mut case, &image.data, &output, writing, tell)?;
         }
@@ -302,6 +359,9 @@ impl Ending<'_> {
     ) -> Outcome {
         let named = case.sample.case.clone();
         self.after.run(case, writing).while_doing(|| named.clone())?;
+        for table in self.tables {
+            table.add(case, "pred", writing).while_doing(|| named.clone())?;
+        }
         for measure in &mut self.measures {
             let name = measure.name.clone();
             measure.add(case).while_doing(|| format!("{named}: metric {name}"))?;
@@ -333,7 +393,13 @@ impl<N: Network> Pass<'_, N> {
         }
         let batch: Tensor<5> = Tensor::stack(inputs, 0);
         let batch = batch.cast(DType::F32).to_device(self.device);
-        if self.inferer.window().is_none() {
+        let [count, channels, sizes @ ..] = batch.dims();
+        if self.inferer.name() == POINTS {
+            let cut = self.inferer.window().map(|(_, window)| window).unwrap_or_default();
+            let kept: Vec<usize> = (0..3).filter(|axis| cut.get(*axis) != Some(&1)).map(|axis| sizes[axis]).collect();
+            let slice = [0, 1].map(|axis| kept.get(axis).copied().unwrap_or(1));
+            self.network.check_input([count, channels, slice[0], slice[1], 1])?;
+        } else if self.inferer.window().is_none() && self.inferer.name() != SLICES {
             self.network.check_input(batch.dims())?;
         } else {
             let [given, wanted] = [batch.dims()[1], self.network.channels()[0]];
@@ -381,6 +447,14 @@ pub(super) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> 
         Some(Value::Component(component)) => component,
         Some(other) => return Err(fault(evaluator, format!("inferer is {}", other.kind()))),
     };
+    if is(component, &["LandmarkInferer"]) {
+        let table = table(component, "LandmarkInferer", &DEVICES, false)?;
+        let made: LandmarkInferer = read(component, table)?;
+        return match made.check() {
+            Ok(()) => Ok(Box::new(made)),
+            Err(error) => Err(fault(component, error.to_string())),
+        };
+    }
     let registry = Registry::<dyn Inferer>::new();
     let Some(entry) = registry.entries().iter().find(|entry| entry.name == component.name()) else {
         return Err(fault(component, "is an inferer that is not here"));

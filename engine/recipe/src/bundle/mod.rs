@@ -5,20 +5,28 @@
 //! networks, inferers and metrics, through the registries that recipes use. Nothing of a bundle is
 //! executed: what is not supported is named with file and id.
 
+mod array;
+mod array_form;
 mod case;
 mod chain;
 mod classes;
+mod computed;
 mod convert;
 mod data;
 mod evaluator;
 mod field;
+mod first;
 mod metrics;
 mod needs;
 mod networks;
 mod nodes;
+mod npy;
 mod run;
+mod sampler;
 mod save;
+mod scores;
 mod slides;
+mod streams;
 mod writing;
 
 pub use convert::{Converted, convert};

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use hearth_bundle::{Bundle, Component, Effect, Fault, FaultKind, Resolver, Value};
 use hearth_data::Transform;
+use hearth_nn::diffusion::NoiseScheduler;
 use hearth_nn::inferers::Inferer;
 use hearth_nn::losses::Loss;
 use hearth_nn::metrics::Metric;
 use hearth_nn::networks::NetworkSpec;
 use hearth_registry::Registry;
 
+use super::computed::check;
 use super::evaluator::Evaluator;
 use super::networks::is_known_by;
 use super::nodes::{base_names, fault};
@@ -134,12 +136,20 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
                 walk.value(engine);
                 missing.extend(file_of(loader, bundle));
             }
-            Effect::Weights { network, .. } => walk.component(network),
+            Effect::Weights { network, path, .. } => {
+                walk.component(network);
+                missing.extend(missing_file(network, path, bundle));
+            }
             Effect::Timesteps(scheduler, _) => walk.component(scheduler),
+            Effect::Call(call) => {
+                call.args.iter().for_each(|value| walk.value(value));
+                call.named.iter().for_each(|(_, value)| walk.value(value));
+                missing.extend(check(call, &context));
+            }
             _ => {}
         }
     }
-    let engines = effects.iter().any(|effect| matches!(effect, Effect::Run(_)));
+    let engines = effects.iter().any(|effect| matches!(effect, Effect::Run(_) | Effect::Call(_)));
     if run_id.is_some() && !engines && missing.is_empty() {
         let what = "runs no evaluator and no trainer: its own script does the work";
         missing.push(Fault::at(FaultKind::Component, run_id.clone().unwrap_or_default(), what).in_file(&file));
@@ -171,10 +181,13 @@ fn weights(engine: &Component, bundle: &Bundle) -> Vec<Fault> {
 }
 
 fn file_of(loader: &Component, bundle: &Bundle) -> Option<Fault> {
-    let path = loader.get("load_path").and_then(Value::as_str)?;
+    missing_file(loader, loader.get("load_path").and_then(Value::as_str)?, bundle)
+}
+
+fn missing_file(component: &Component, path: &str, bundle: &Bundle) -> Option<Fault> {
     let missing = !bundle.root().join(path).is_file();
     let what = format!("the file of weights {path} is not there");
-    missing.then(|| Fault { kind: FaultKind::File, ..fault(loader, what) })
+    missing.then(|| Fault { kind: FaultKind::File, ..fault(component, what) })
 }
 
 /// Gathers components, each once.
@@ -200,8 +213,12 @@ const ENGINE: [(&str, &[&str]); 5] = [
             "DataLoader",
             "ThreadDataLoader",
             "CSVDataset",
+            "CreateImageLabelList",
+            "DecathlonDataset",
             "MaskedPatchWSIDataset",
             "PatchWSIDataset",
+            "IterableDataset",
+            "ShuffleBuffer",
         ],
     ),
     (
@@ -214,6 +231,7 @@ const ENGINE: [(&str, &[&str]); 5] = [
             "CheckpointSaver",
             "ValidationHandler",
             "LrScheduleHandler",
+            "ClassificationSaver",
             "ProbMapProducer",
             "EarlyStopHandler",
             "LogfileHandler",
@@ -254,7 +272,7 @@ const ENGINE: [(&str, &[&str]); 5] = [
 ];
 
 /// Steps of the runner's own, and those that need nothing.
-const STEPS: [&str; 15] = [
+const STEPS: [&str; 16] = [
     "Compose",
     "Lambda",
     "Activations",
@@ -270,6 +288,7 @@ const STEPS: [&str; 15] = [
     "FromMetaTensor",
     "ToMetaTensor",
     "ConcatImages",
+    "NpySaver",
 ];
 
 impl Walk {
@@ -303,6 +322,12 @@ fn kind(component: &Component) -> (&'static str, bool) {
     if let Some((kind, _)) = ENGINE.iter().find(|(_, names)| names.contains(&name)) {
         return (kind, true);
     }
+    if name == "LDMSampler" {
+        return ("inferer", true);
+    }
+    if Registry::<dyn NoiseScheduler>::new().find(name).is_some() {
+        return ("noise scheduler", true);
+    }
     let scripted = component.target.starts_with("scripts.");
     let registry = Registry::<dyn Transform>::new();
     let mut bases = base_names(name).into_iter();
@@ -313,7 +338,7 @@ fn kind(component: &Component) -> (&'static str, bool) {
     if name == "TopologyInstance" || network.is_some_and(|entry| is_known_by(component, entry.name)) {
         return ("network", true);
     }
-    if Registry::<dyn Inferer>::new().entries().iter().any(|entry| entry.name == name) {
+    if name == "LandmarkInferer" || Registry::<dyn Inferer>::new().entries().iter().any(|entry| entry.name == name) {
         return ("inferer", true);
     }
     if Registry::<dyn Loss>::new().find(name).is_some() {

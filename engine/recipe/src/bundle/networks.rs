@@ -7,7 +7,8 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Device;
 use hearth_bundle::{Component, Fault, FaultKind, Value};
-use hearth_nn::networks::{AnyNetwork, NetworkSpec};
+use hearth_nn::diffusion::from_old_layout;
+use hearth_nn::networks::{AnyNetwork, Network, NetworkSpec};
 use hearth_nn::pytorch::{OpenOptions, PytorchError, StateDict};
 use hearth_nn::weights;
 use hearth_registry::{Node, Registry};
@@ -27,14 +28,14 @@ pub(super) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
     };
     // The size of an image is part of this one.
     let ignored = if entry.name == "UNesT" { &IGNORED[1..] } else { &IGNORED[..] };
-    codes_are_given(component, "node_a")?;
     let mut table = table(component, entry.name, &[ignored, &["dints_space"]].concat(), true)?;
     if let Some(space) = component.get("dints_space") {
         let space = space.as_component().filter(|space| space.name() == "TopologyInstance");
         let space = space.ok_or_else(|| fault(component, "dints_space is no TopologyInstance"))?;
-        codes_are_given(space, "arch_code")?;
         table.insert("dints_space", topology(space)?);
     }
+    super::sampler::older_names(component, &mut table);
+    as_pretrained(component, &mut table);
     // A number stands for a shape of one axis.
     for key in ["latent_shape", "start_shape"] {
         if let Some(value) = component.get(key)
@@ -53,21 +54,18 @@ fn topology(space: &Component) -> Result<Node, Fault> {
     table(space, "TopologyInstance", &["device"], false)
 }
 
-/// Codes of a topology come out of a file of NumPy arrays, which is not read.
-fn codes_are_given(component: &Component, key: &str) -> Result<(), Fault> {
-    let loaded = component.get(key).is_some_and(|value| match value.as_slice() {
-        Some(items) => items.iter().any(|item| matches!(item, Value::Call(_))),
-        None => matches!(value, Value::Call(_)),
-    });
-    if !loaded {
-        return Ok(());
+/// What torchvision does where its own weights are asked for, which here only a file gives: Inception v3
+/// then changes the range of its input.
+fn as_pretrained(component: &Component, table: &mut Node) {
+    let inception = component.get("model_name").and_then(Value::as_str) == Some("inception_v3");
+    let given = component.get("pretrained").and_then(Value::truth) == Some(true) || component.get("weights").is_some();
+    if inception && given && table.get("transform_input").is_none() {
+        table.insert("transform_input", Node::from(true));
     }
-    let what = "comes out of a file of NumPy arrays, which is not read: give the lists by an override";
-    Err(fault(component, format!("{key} {what}, --{}::{key} '[[...], ...]'", component.id)))
 }
 
 /// Networks of bundles' own scripts that are here.
-const SCRIPTS: [&str; 1] = ["UNesT"];
+const SCRIPTS: [&str; 3] = ["UNesT", "PointRegressor", "RegResNet"];
 
 /// Whether a component means the network of this name: a class of a bundle's own may only share it.
 pub(super) fn is_known_by(component: &Component, name: &str) -> bool {
@@ -95,6 +93,12 @@ impl Networks {
         }
     }
 
+    /// The network of a component, where it was built and is of this type.
+    pub fn built<N: Network>(&self, component: &Component) -> Outcome<&N> {
+        let found = self.built.get(&component.id).and_then(AnyNetwork::downcast_ref);
+        found.ok_or_else(|| fault(component, "is a network of another class than this step needs").into())
+    }
+
     /// Whether weights were loaded into the network of a component.
     pub fn is_loaded(&self, component: &Component) -> bool {
         self.loaded.contains(&component.id)
@@ -115,25 +119,25 @@ impl Networks {
         let shapes = loader.get("strict_shape").and_then(Value::truth).unwrap_or(true);
         let key = key.as_str().unwrap_or("model").to_owned();
         let path = folder.join(path);
-        self.read(loader, network, &path, &key, strict && shapes, device)?;
+        self.read(loader, network, (&path, &key), (strict && shapes, false), device)?;
         Ok(path)
     }
 
-    /// What `load_state_dict(torch.load(path))` does.
+    /// What `load_state_dict(torch.load(path))` does, and `load_old_state_dict` where the keys may be those
+    /// of MONAI Generative.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_whole(&mut self, network: &Arc<Component>, path: &Path, device: &Device) -> Outcome {
-        self.read(network, network, path, "", true, device)
+    pub fn load_whole(&mut self, network: &Arc<Component>, path: &Path, old: bool, device: &Device) -> Outcome {
+        self.read(network, network, (path, ""), (true, old), device)
     }
 
     fn read(
         &mut self,
         at: &Component,
         network: &Arc<Component>,
-        path: &Path,
-        key: &str,
-        strict: bool,
+        (path, key): (&Path, &str),
+        (strict, old): (bool, bool),
         device: &Device,
     ) -> Outcome {
         if !path.is_file() {
@@ -143,12 +147,15 @@ impl Networks {
             return Err(Fault { kind: FaultKind::File, ..fault(at, missing) }.into());
         }
         let doing = || format!("{}: cannot load {}", at.id, path.display());
-        let bytes = match is_safetensors(path).while_doing(doing)? {
+        let mut bytes = match is_safetensors(path).while_doing(doing)? {
             true => std::fs::read(path).while_doing(doing)?,
             false => state_dict(path, key).while_doing(doing)?.to_bytes().while_doing(doing)?,
         };
         self.get(network, device)?;
         let Some(before) = self.built.remove(&network.id) else { return Ok(()) };
+        if old {
+            bytes = from_old_layout(&before, &bytes).while_doing(doing)?;
+        }
         let loaded = match strict {
             true => weights::from_bytes(before, &bytes).while_doing(doing)?.0,
             false => {
@@ -166,7 +173,7 @@ impl Networks {
 }
 
 /// Whether a file begins as safetensors do: a length, and JSON. What a pickle or a zip begins with is none.
-fn is_safetensors(path: &Path) -> std::io::Result<bool> {
+pub(super) fn is_safetensors(path: &Path) -> std::io::Result<bool> {
     let mut start = Vec::new();
     std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::open(path)?, 9), &mut start)?;
     Ok(start.get(8) == Some(&b'{'))

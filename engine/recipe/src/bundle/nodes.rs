@@ -63,6 +63,12 @@ pub(super) fn table(component: &Component, name: &str, without: &[&str], nothing
     Ok(table)
 }
 
+/// An object that is no entry of a registry, of its table.
+pub(super) fn read<T: for<'de> Deserialize<'de>>(component: &Component, mut table: Node) -> Result<T, Fault> {
+    table.remove("name");
+    hearth_registry::read(&table).map_err(|error| fault(component, error.to_string()))
+}
+
 /// A name without what MONAI appends for the dictionary form: `LoadImaged`, `LoadImageD`,
 /// `LoadImageDict`.
 pub(super) fn base_names(name: &str) -> Vec<&str> {

@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 use hearth_bundle::{Bundle, Config, Effect, Resolver, Value};
 
 use super::Context;
+use super::computed::{Computed, Doing, check};
 use super::evaluator::Evaluator;
 use super::networks::Networks;
 use super::writing::Writing;
@@ -75,6 +76,15 @@ pub enum Told<'a> {
     Random(&'a str),
     /// A case is done.
     Case(Seen<'a>),
+    /// A step of a sampling is done.
+    Denoised {
+        /// How many.
+        done: usize,
+        /// Of how many.
+        total: usize,
+        /// What it left of the noise, `[batch, channel, x, y, z]`.
+        latent: &'a Tensor<5>,
+    },
     /// Patches of a slide are done.
     Patches {
         /// How many.
@@ -176,13 +186,28 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
     let mut writing = Writing::new(base, folder.clone(), options.overwrite);
     let mut context = Context { folder: folder.clone(), images: options.images.clone(), seed: 0 };
     let mut networks = Networks::default();
+    let mut computed = Computed::default();
+    // The agreed id of the device; what no evaluator runs has no other.
+    let device = match resolver.config().has("device") {
+        true => device_named(&resolver.get("device")?)?,
+        false => device_named(&Value::None)?,
+    };
     let phases = [(options.init_id.as_str(), false), (run_id.as_str(), true), (options.final_id.as_str(), false)];
     let mut ran = false;
     for (id, needed) in phases {
         if !needed && !resolver.config().has(id) {
             continue;
         }
-        for effect in resolver.run(id)? {
+        let effects = resolver.run(id)?;
+        let calls = effects.iter().filter_map(|effect| match effect {
+            Effect::Call(call) => Some(check(call, &context)),
+            _ => None,
+        });
+        let faults: Vec<hearth_bundle::Fault> = calls.flatten().collect();
+        if !faults.is_empty() {
+            return Err(all(&faults));
+        }
+        for effect in effects {
             match effect {
                 Effect::Run(engine) => {
                     let evaluator = Evaluator::new(&engine, &context).map_err(|faults| all(&faults))?;
@@ -198,16 +223,20 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
                     tell(Told::Weights(&path));
                 }
                 Effect::Weights { network, path, old } => {
-                    if old {
-                        let what = "load_old_state_dict: the older layout of weights is not read";
-                        return Err(super::nodes::fault(&network, what).into());
-                    }
                     let path = folder.join(path);
-                    networks.load_whole(&network, &path, &device_of(&Value::None)?)?;
+                    networks.load_whole(&network, &path, old, &device)?;
                     tell(Told::Weights(&path));
                 }
-                Effect::Timesteps(scheduler, _) => {
-                    return Err(super::nodes::fault(&scheduler, "sampling by a scheduler is not run").into());
+                Effect::Timesteps(scheduler, steps) => {
+                    let steps = usize::try_from(steps).ok().filter(|steps| *steps > 0);
+                    let steps = steps.ok_or_else(|| super::nodes::fault(&scheduler, "set_timesteps of no step"))?;
+                    computed.steps.insert(scheduler.id.clone(), steps);
+                }
+                Effect::Call(call) => {
+                    let (context, networks, writing) = (&context, &mut networks, &mut writing);
+                    let (computed, device) = (&mut computed, &device);
+                    Doing { computed, context, networks, writing, device, tell }.run(&call)?;
+                    ran = true;
                 }
                 Effect::MakeFolder(path) => {
                     let path = options.results.as_ref().unwrap_or(&folder).join(path);
@@ -220,20 +249,26 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
         }
     }
     if !ran {
-        return Err(RecipeError::new(format!("{run_id} runs no evaluator: nothing was done")));
+        return Err(RecipeError::new(format!("{run_id} runs no evaluator and samples nothing: nothing was done")));
     }
     writing.warnings.iter().for_each(|warning| tell(Told::Note(warning.clone())));
+    report.cases += computed.cases;
     report.written = writing.written().to_vec();
     Ok(report)
 }
 
 /// The device of an engine, or the processor.
 fn device_of(engine: &Value) -> Outcome<burn::tensor::Device> {
-    let word = match engine.as_component().and_then(|engine| engine.get("device").cloned()) {
-        Some(Value::Device(name) | Value::Text(name)) => name.to_string(),
-        _ => "cpu".to_owned(),
+    device_named(&engine.as_component().and_then(|engine| engine.get("device").cloned()).unwrap_or(Value::None))
+}
+
+/// The device of a value that names one, or the processor.
+fn device_named(value: &Value) -> Outcome<burn::tensor::Device> {
+    let word = match value {
+        Value::Device(name) | Value::Text(name) => &**name,
+        _ => "cpu",
     };
-    Ok(hearth_train::device::parse(&word).map_err(RecipeError::from_error)?.inner())
+    Ok(hearth_train::device::parse(word).map_err(RecipeError::from_error)?.inner())
 }
 
 /// All faults, one a line.

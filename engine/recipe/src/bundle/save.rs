@@ -1,5 +1,6 @@
 //! Images as `SaveImage` writes them: names, types, grids.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use hearth_bundle::{Component, Fault, Value, dtype_name};
@@ -28,6 +29,10 @@ pub(super) struct Save {
     mode: Option<String>,
     /// Whether a number of the case is appended (a formatter that gives an index).
     numbered: bool,
+    /// Whether the values are written as they are, as an array of NumPy's.
+    array: bool,
+    /// How many images this step has written.
+    count: Cell<usize>,
 }
 
 /// What the component has beside, and what changes nothing.
@@ -77,7 +82,7 @@ impl Save {
         };
         let ending = text("output_ext", ".nii.gz")?.to_lowercase();
         let ending = if ending.starts_with('.') { ending } else { format!(".{ending}") };
-        if ![".nii.gz", ".nii", ".png", ".nrrd", ".mha", ".npy"].contains(&ending.as_str()) {
+        if ![".nii.gz", ".nii", ".png", ".nrrd", ".mha", ".npy", ".json"].contains(&ending.as_str()) {
             return Err(fault(component, format!("files that end in {ending} cannot be written")));
         }
         let dtype = match component.args.iter().find(|(key, _)| key == "output_dtype").map(|(_, value)| value) {
@@ -124,6 +129,28 @@ impl Save {
             resample: truth("resample"),
             mode: component.get("mode").and_then(Value::as_str).map(str::to_owned),
             numbered,
+            array: false,
+            count: Cell::new(0),
+        })
+    }
+
+    /// `NpySaverd` of the bundle `valve_landmarks`: the array of a key, by the name of the image's file.
+    pub fn arrays(component: &Component) -> Result<Self, Fault> {
+        let text = |key: &str| component.get(key).and_then(Value::as_str).map(str::to_owned);
+        let folder = text("output_dir").ok_or_else(|| fault(component, "has no `output_dir`"))?;
+        Ok(Save {
+            folder,
+            postfix: String::new(),
+            ending: ".npy".to_owned(),
+            separate: false,
+            root: text("data_root_dir").filter(|root| !root.is_empty()),
+            dtype: None,
+            scale: None,
+            resample: false,
+            mode: None,
+            numbered: false,
+            array: true,
+            count: Cell::new(0),
         })
     }
 
@@ -132,12 +159,24 @@ impl Save {
         case.numbers_to_image(key);
         let mut image = case.sample.image(key)?.clone();
         let file = case.file_of(key);
-        let path = self.path(file.as_deref(), image.meta.path.as_deref(), writing);
+        let path = self.path(file.as_deref(), image.meta.path.as_deref(), key, writing);
         let inputs: Vec<PathBuf> = case.written.keys().cloned().collect();
         let path = writing.claim(Path::new(&path), &inputs)?;
         image.data = image.data.to_device(&hearth_data::host_device());
         let dtype =
             self.dtype.clone().or_else(|| case.dtypes.get(key).cloned()).unwrap_or_else(|| "float32".to_owned());
+        if self.array {
+            let bytes = super::npy::encode(&image);
+            hearth_files::replace(&path, bytes).while_doing(|| format!("cannot write {}", path.display()))?;
+            writing.done(path);
+            return Ok(());
+        }
+        if self.ending == ".json" {
+            let text = super::scores::json(&image)?;
+            hearth_files::replace(&path, text).while_doing(|| format!("cannot write {}", path.display()))?;
+            writing.done(path);
+            return Ok(());
+        }
         let options = if self.ending == ".png" {
             image = self.picture(image, &dtype)?;
             WriteOptions::default()
@@ -154,10 +193,9 @@ impl Save {
     }
 
     /// The path below the base, as MONAI's `FolderLayout` makes it.
-    fn path(&self, written: Option<&str>, file: Option<&Path>, writing: &mut Writing) -> String {
-        let number = writing.unnamed;
+    fn path(&self, written: Option<&str>, file: Option<&Path>, key: &str, writing: &Writing) -> String {
+        let number = self.count.replace(self.count.get() + 1);
         let subject = written.map_or_else(|| number.to_string(), str::to_owned);
-        writing.unnamed += 1;
         let (folder, name) = subject.rsplit_once('/').unwrap_or(("", &subject));
         let stem = |name: &str| match name.rsplit_once('.') {
             Some((stem, _)) if !stem.is_empty() => stem.to_owned(),
@@ -178,7 +216,8 @@ impl Save {
         }
         let postfix = if self.postfix.is_empty() { String::new() } else { format!("_{}", self.postfix) };
         let index = if self.numbered { format!("_{number}") } else { String::new() };
-        parts.push(format!("{name}{postfix}{index}{}", self.ending));
+        let key = if self.array { format!("_key-{key}") } else { String::new() };
+        parts.push(format!("{name}{postfix}{index}{key}{}", self.ending));
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
     }
 

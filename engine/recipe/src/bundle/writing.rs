@@ -18,14 +18,12 @@ pub(super) struct Writing {
     pub warnings: Vec<String>,
     /// Rows of tables, by file.
     pub rows: Vec<(PathBuf, Vec<(String, String)>)>,
-    /// How many images without a file were written.
-    pub unnamed: usize,
 }
 
 impl Writing {
     pub fn new(base: PathBuf, inputs: PathBuf, overwrite: bool) -> Self {
         let (written, warnings, rows) = (Vec::new(), Vec::new(), Vec::new());
-        Writing { base, inputs, overwrite, written, warnings, rows, unnamed: 0 }
+        Writing { base, inputs, overwrite, written, warnings, rows }
     }
 
     /// The path of a file, which may be written from now on.

@@ -1,5 +1,6 @@
 //! Runs of a recipe of [`training_recipe`](super::training_recipe) as a model folder of nnU-Net.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use hearth_data::Transform;
@@ -10,7 +11,7 @@ use safetensors::SafeTensors;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{NnunetPreprocess, Normalization, RandNnunetAugment, RandNnunetPatch};
+use super::{NnunetPreprocess, NnunetPreviousStage, Normalization, RandNnunetAugment, RandNnunetPatch};
 use crate::error::{Context, Outcome, RecipeError};
 use crate::recipe::Recipe;
 use crate::run::checkpoint_file;
@@ -32,6 +33,9 @@ impl Default for ExportOptions {
         ExportOptions { checkpoint: "best".to_owned(), file_ending: ".nii.gz".to_owned(), channel_names: Vec::new() }
     }
 }
+
+/// The configuration of the second stage of a cascade.
+const CASCADE: &str = "3d_cascade_fullres";
 
 /// Layers that nnU-Net's networks have here: others cannot be said in its plans.
 const LAYERS: [(&str, &str); 2] = [("norm", "instance"), ("act", "leakyrelu")];
@@ -95,6 +99,7 @@ fn runs_of(run: &Path) -> Outcome<Vec<(usize, RunFolder)>> {
 
 /// Plans and data set of a run.
 struct Described {
+    configuration: &'static str,
     plans: Value,
     dataset: Value,
     mirroring: Vec<usize>,
@@ -106,6 +111,7 @@ impl Described {
         let prepared: NnunetPreprocess = step(&recipe)?;
         let patch: RandNnunetPatch = step(&recipe)?;
         let augment: RandNnunetAugment = step(&recipe)?;
+        let stage = recipe.previous_stage().map(|_| step::<NnunetPreviousStage>(&recipe)).transpose()?;
         let configuration = if patch.patch_size.len() == 2 { "2d" } else { "3d_fullres" };
         let schemes: Vec<&str> = prepared.normalization.iter().map(|how| how.scheme.as_str()).collect();
         let mut back = [0; 3];
@@ -134,6 +140,14 @@ impl Described {
             _ => prepared.spacing.clone(),
         };
         let title = recipe.title();
+        let mut configurations = Map::from_iter([(configuration.to_owned(), keys)]);
+        let mut exported = configuration;
+        if stage.is_some() {
+            // As nnU-Net's planner writes it.
+            exported = CASCADE;
+            let second = json!({ "inherits_from": configuration, "previous_stage": "3d_lowres" });
+            configurations.insert(CASCADE.to_owned(), second);
+        }
         let plans = json!({
             "dataset_name": title,
             "plans_name": "nnUNetPlans",
@@ -142,10 +156,10 @@ impl Described {
                 [y, x] => vec![1, y, x],
                 _ => patch.patch_size.clone(),
             },
-            "image_reader_writer": "SimpleITKIO",
+            "image_reader_writer": reader(&options.file_ending),
             "transpose_forward": prepared.transpose,
             "transpose_backward": back,
-            "configurations": { configuration: keys },
+            "configurations": configurations,
             "experiment_planner_used": "ExperimentPlanner",
             "label_manager": "LabelManager",
             "foreground_intensity_properties_per_channel": intensities(&prepared),
@@ -160,6 +174,9 @@ impl Described {
         // nnU-Net knows it as the label after the others; to a prediction it makes no difference.
         let ignored = recipe.learns().ignore_label().map(i64::from).filter(|label| *label == next);
         labels.extend(ignored.map(|label| ("ignore".to_owned(), Value::from(label))));
+        if let Some(stage) = stage {
+            check_stage(&stage, &labels)?;
+        }
         let names = channel_names(&schemes, &options.channel_names)?;
         let mut dataset = json!({
             "name": title,
@@ -171,7 +188,7 @@ impl Described {
         if let Some(regions) = &regions {
             dataset["regions_class_order"] = json!(class_order(regions)?);
         }
-        Ok(Described { plans, dataset, mirroring: augment.mirror_axes })
+        Ok(Described { configuration: exported, plans, dataset, mirroring: augment.mirror_axes })
     }
 
     fn write(&self, folder: &RunFolder, fold: usize, path: &Path, options: &ExportOptions) -> Outcome {
@@ -186,12 +203,11 @@ impl Described {
             }
             weights.push(Weight { name, shape: view.shape(), values: view.data(), integers: false });
         }
-        let configuration = self.plans["configurations"].as_object().and_then(|all| all.keys().next());
         let about = json!({
             "trainer_name": "nnUNetTrainer",
             "init_args": {
                 "plans": self.plans,
-                "configuration": configuration,
+                "configuration": self.configuration,
                 "fold": fold,
                 "dataset_json": self.dataset,
             },
@@ -200,6 +216,30 @@ impl Described {
         });
         Ok(checkpoint::write(path, &weights, &about)?)
     }
+}
+
+/// nnU-Net's class that reads such files.
+fn reader(ending: &str) -> &'static str {
+    match ending.to_lowercase().as_str() {
+        ".png" | ".bmp" => "NaturalImage2DIO",
+        _ => "SimpleITKIO",
+    }
+}
+
+/// nnU-Net makes a channel of every label of the foreground, in ascending order.
+fn check_stage(stage: &NnunetPreviousStage, labels: &Map<String, Value>) -> Outcome {
+    let of = |(name, value): (&String, &Value)| -> Vec<u64> {
+        let all = value.as_array().map_or_else(|| vec![value.clone()], Clone::clone);
+        all.iter().filter(|_| name != "ignore").filter_map(Value::as_u64).filter(|label| *label > 0).collect()
+    };
+    let known: BTreeSet<u64> = labels.iter().flat_map(of).collect();
+    if stage.labels.iter().map(|label| u64::from(*label)).eq(known.iter().copied()) {
+        return Ok(());
+    }
+    Err(RecipeError::new(format!(
+        "the labels of the earlier stage are {:?}, and nnU-Net takes all of the foreground: {known:?}",
+        stage.labels
+    )))
 }
 
 /// The index of each name is its label, the first one's the background.

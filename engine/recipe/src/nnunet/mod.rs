@@ -20,6 +20,7 @@ mod export;
 mod image;
 mod network;
 mod predict;
+mod properties;
 mod raw;
 mod steps;
 mod total;
@@ -27,11 +28,13 @@ mod train;
 
 pub use ensemble::NnunetEnsemble;
 pub use export::{ExportOptions, export};
-pub use hearth_nnunet::{Case, Folds, ModelFolder, planner};
+pub use hearth_nnunet::{Case, DatasetJson, Folds, ModelFolder, Plans, planner};
 pub use image::{CaseImage, Grid};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub use raw::NnunetRaw;
-pub use steps::{NnunetPreprocess, Normalization, RandNnunetAugment, RandNnunetPatch};
+pub use steps::{
+    NnunetPreprocess, NnunetPreviousStage, Normalization, RandNnunetAugment, RandNnunetPatch, RandNnunetPreviousStage,
+};
 pub(crate) use total::models_below;
 pub use total::{TotalLabels, TotalSegmentator};
-pub use train::training_recipe;
+pub use train::{preprocessed_recipe, training_recipe};

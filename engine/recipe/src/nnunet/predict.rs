@@ -12,14 +12,17 @@ use hearth_nnunet::export::Origin;
 use hearth_nnunet::preprocess::{Prepared, prepare};
 use hearth_nnunet::window::{Sum, Windows, mean_of_folds, mirrorings, tile};
 use hearth_nnunet::{
-    Axes3, Case, Configuration, Folds, ModelFolder, NnunetError, Volume, cases, export, postprocess, probabilities,
+    Axes3, Case, Configuration, Folds, ModelFolder, NnunetError, Volume, cases, checkpoint, export, postprocess,
+    probabilities,
 };
 use hearth_train::Precision;
 use serde_json::{Value, json};
 
 use super::checkpoint::Checkpoint;
 use super::image::{CaseImage, Grid, Reader, read, read_labels};
+use super::properties::properties;
 use crate::error::{Context, Outcome, RecipeError};
+use crate::run::labels_of_stage;
 use crate::run::outputs::sum;
 
 /// Networks of at most this many channels take plain sums: fewer products hardly make them faster.
@@ -93,6 +96,8 @@ pub struct Predicted {
     pub labels: Volume<u16>,
     /// Of each head, where they are asked for.
     pub probabilities: Option<Volume>,
+    /// What nnU-Net keeps of the image beside them.
+    properties: Option<Value>,
     grid: Grid,
     wide: bool,
 }
@@ -113,6 +118,16 @@ impl Predicted {
     pub fn write_probabilities(&self, path: &Path) -> Outcome {
         let Some(found) = &self.probabilities else { return Ok(()) };
         Ok(probabilities::write(path, found)?)
+    }
+
+    /// Writes what nnU-Net's ensembles read beside the probabilities, its `.pkl`: a pickle of plain values,
+    /// which runs nothing.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_properties(&self, path: &Path) -> Outcome {
+        let Some(found) = &self.properties else { return Ok(()) };
+        Ok(checkpoint::write_values(path, found)?)
     }
 }
 
@@ -258,6 +273,16 @@ impl NnunetPredictor {
         Ok(self.export(&logits, Origin { spacing, shape_before_cropping, bounds }, grid, false)?.labels)
     }
 
+    /// The file of a case's labels in the folder of the earlier stage: as nnU-Net calls it, or as
+    /// `hearth predict` does with a run.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn previous_labels(&self, folder: &Path, case: &Case) -> Outcome<PathBuf> {
+        let usual = folder.join(format!("{}{}", case.name, self.folder.dataset.file_ending));
+        if usual.is_file() { Ok(usual) } else { labels_of_stage(folder, &case.name) }
+    }
+
     /// Reads and preprocesses a case.
     ///
     /// # Errors
@@ -268,7 +293,7 @@ impl NnunetPredictor {
         let labels = match (&self.configuration.previous_stage, previous) {
             (None, _) => None,
             (Some(_), Some(folder)) => {
-                let path = folder.join(format!("{}{}", case.name, self.folder.dataset.file_ending));
+                let path = self.previous_labels(folder, case)?;
                 Some(read_labels(self.reader, &path, &grid).while_doing(|| "the previous stage")?)
             }
             (Some(stage), None) => {
@@ -282,6 +307,12 @@ impl NnunetPredictor {
         let Prepared { data, spacing, shape_before_cropping, bounds } =
             prepare(&self.folder.plans, &self.configuration, volume, spacing, previous)?;
         Ok(Preparation { data, origin: Origin { spacing, shape_before_cropping, bounds }, grid })
+    }
+
+    /// What nnU-Net keeps of a prepared image beside its probabilities: spacing, box, and the geometry that
+    /// its labels are written with.
+    pub fn properties(&self, preparation: &Preparation) -> Value {
+        properties(&preparation.grid, &preparation.origin, self.folder.plans.transpose_forward)
     }
 
     /// The mean output of all folds over a prepared image, `[head, z, y, x]` in half precision, as
@@ -349,7 +380,8 @@ impl NnunetPredictor {
             None => export::labels(plans, manager, &heads, &origin),
         };
         postprocess::apply(&self.steps, &mut labels)?;
-        Ok(Predicted { labels, probabilities, grid, wide: manager.needs_u16() })
+        let properties = wanted.then(|| properties(&grid, &origin, plans.transpose_forward));
+        Ok(Predicted { labels, probabilities, properties, grid, wide: manager.needs_u16() })
     }
 }
 

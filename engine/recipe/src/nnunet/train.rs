@@ -17,29 +17,49 @@ const EPOCHS: usize = 1000;
 /// The text of a recipe for a configuration of `plans`: nnU-Net's preprocessing, patches,
 /// augmentation, network, loss, optimizer and schedule.
 ///
+/// The recipe of the second stage of a cascade reads the labels that the first stage predicted
+/// (`data.previous_stage`), and appends them to the image.
+///
 /// # Errors
-/// Plans that cannot be read, and what is not trained here: the second stage of a cascade, pictures,
-/// networks of other layers.
+/// Plans that cannot be read, and a configuration that they do not have.
 pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
+    recipe(plans, dataset, configuration, false)
+}
+
+/// The same for a folder of `nnUNet_preprocessed`, whose arrays nnU-Net has prepared.
+///
+/// # Errors
+/// As [`training_recipe`], and the second stage of a cascade, which reads labels on the images' own grids.
+pub fn preprocessed_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
+    recipe(plans, dataset, configuration, true)
+}
+
+fn recipe(plans: &Value, dataset: &DatasetJson, configuration: &str, preprocessed: bool) -> Outcome<String> {
     let parsed = Plans::parse(plans.clone())?;
     let planned = parsed.configuration(configuration)?;
     let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));
-    if planned.previous_stage.is_some() {
-        return refused("it continues from the labels of another stage, which is not supported yet");
-    }
-    if parsed.image_reader_writer == "NaturalImage2DIO" {
-        return refused("pictures are not supported yet");
-    }
-    let keys = &plans["configurations"][configuration];
-    let number = |key: &str| keys[key].as_u64().and_then(|number| usize::try_from(number).ok());
+    let number = |key: &str| {
+        let value = parsed.value(configuration, key).and_then(Value::as_u64);
+        value.and_then(|number| usize::try_from(number).ok())
+    };
     let Some(batch) = number("batch_size").filter(|batch| *batch > 0) else {
         return refused("batch_size is missing; expected a number above 0");
     };
     let heads = &dataset.labels.heads;
     let names: Vec<String> = heads.iter().map(|(name, _)| name.clone()).collect();
     let regions = dataset.labels.has_regions().then(|| heads.iter().map(|(_, labels)| labels.as_slice()).collect());
-    let (ignore, batch_dice) = (dataset.labels.ignore, keys["batch_dice"] == true);
-    Ok(Writer { plans: &parsed, planned: &planned, batch, names, regions, ignore, batch_dice }
+    let batch_dice = parsed.value(configuration, "batch_dice") == Some(&Value::Bool(true));
+    let ignore = dataset.labels.ignore;
+    let previous = planned.previous_stage.is_some().then_some(&dataset.labels.foreground[..]);
+    let prepared = match (preprocessed, parsed.value(configuration, "data_identifier").and_then(Value::as_str)) {
+        (false, _) => None,
+        (true, _) if previous.is_some() => {
+            return refused("the second stage of a cascade is trained with the raw data set");
+        }
+        (true, Some(folder)) => Some(folder.to_owned()),
+        (true, None) => return refused("data_identifier is missing; expected the folder of its arrays"),
+    };
+    Ok(Writer { plans: &parsed, planned: &planned, batch, names, regions, ignore, previous, prepared, batch_dice }
         .text(plans["experiment_planner_used"].as_str().unwrap_or("its planner")))
 }
 
@@ -52,6 +72,10 @@ struct Writer<'a> {
     regions: Option<Vec<&'a [u16]>>,
     /// The label of voxels that are not annotated.
     ignore: Option<u16>,
+    /// The labels that an earlier stage predicts.
+    previous: Option<&'a [u16]>,
+    /// The folder of arrays that nnU-Net has prepared.
+    prepared: Option<String>,
     batch_dice: bool,
 }
 
@@ -61,6 +85,7 @@ impl Writer<'_> {
         let turning = turning(&planned.patch_size);
         let flat = planned.dims() == 2;
         let (patch, classes) = (list(&planned.patch_size), self.names.len());
+        let stage = self.previous.map_or(0, <[u16]>::len);
         let labels: Vec<Toml> = self.names.iter().map(|name| Toml::String(name.clone())).collect();
         let masked: Vec<usize> =
             (0..planned.use_mask_for_norm.len()).filter(|channel| planned.use_mask_for_norm[*channel]).collect();
@@ -72,6 +97,11 @@ impl Writer<'_> {
         if !masked.is_empty() {
             augment += &format!(", mask_channels = {}", list(&masked));
         }
+        let (keys, previous_key) = match self.previous {
+            Some(_) => ("[\"image\", \"label\", \"previous\"]", ", previous_key = \"previous\""),
+            None => ("[\"image\", \"label\"]", ""),
+        };
+        augment += previous_key;
         let weights: Vec<String> = self.output_weights().iter().map(|weight| format!("{weight:?}")).collect();
         let (inferer, flips) = match flat {
             true => ("SliceInferer\"\nspatial_dim = 0", "[1, 2]"),
@@ -79,25 +109,25 @@ impl Writer<'_> {
         };
         format!(
             r#"# {dataset}, {configuration}: {plans_name} of nnU-Net's {planner}. `hearth plan` wrote it.
-{task}
+{continues}{task}
 labels = {labels}
 
 transforms = [
-    {{ name = "LoadImage", keys = ["image", "label"] }},
-    {{ name = "EnsureChannelFirst", keys = ["image", "label"] }},
-    {{ name = "NnunetPreprocess", keys = ["image", "label"], spacing = {spacing}, transpose = {transpose},
+    {{ name = "LoadImage", keys = {keys} }},
+    {{ name = "EnsureChannelFirst", keys = {keys} }},
+{checked}    {{ name = "NnunetPreprocess", keys = ["image", "label"], spacing = {spacing}, transpose = {transpose}{previous_key},
       normalization = [
 {normalization}      ] }},
     # What the image does not show is background to the metric.
     {{ name = "ThresholdIntensity", keys = ["label"], threshold = 0.0, only = "validation" }},
 {classes_to_indices}{annotated_to_indices}
     {{ name = "RandNnunetPatch", keys = ["image", "label"], patch_size = {patch}, indices_key = "{listed}_cls_indices",
-      foreground = {foreground:?}{annotated} }},
+      foreground = {foreground:?}{annotated}{previous_key} }},
     {{ name = "RandNnunetAugment", keys = ["image", "label"], {augment} }},
-{to_regions}]
+{previous_stage}{to_regions}]
 
 [data]
-workers = 4
+{layout}workers = 4
 folds = {{ count = 5, method = "scikit", shuffle = true, seed = 12345 }}    # those of splits_final.json
 sampler = {{ name = "RandomSampler", num_samples = {samples} }}    # {ITERATIONS} batches
 
@@ -140,12 +170,16 @@ flips = {flips}
             configuration = planned.name,
             plans_name = one_line(&plans.plans_name),
             planner = one_line(planner),
+            continues = self.continues(),
+            checked = self.checked(),
+            layout = self.layout(),
             task = self.task(),
             classes_to_indices = self.classes_to_indices(),
             annotated_to_indices = self.annotated_to_indices(),
             annotated = self.ignore.map_or("", |_| ", annotated_key = \"annotated_cls_indices\""),
             listed = if self.regions.is_some() { "regions" } else { "label" },
             to_regions = self.to_regions(),
+            previous_stage = self.previous_stage(),
             loss = self.loss(),
             labels = Toml::Array(labels),
             spacing = floats(&planned.spacing),
@@ -153,7 +187,7 @@ flips = {flips}
             normalization = self.normalization(),
             foreground = foreground(batch),
             samples = ITERATIONS * batch,
-            network = network(&planned.architecture, planned.normalization_schemes.len(), classes),
+            network = network(&planned.architecture, planned.normalization_schemes.len() + stage, classes),
             weights = weights.join(", "),
         )
     }
@@ -201,6 +235,40 @@ flips = {flips}
             format!("    {{ name = \"{CONVERTS}\", keys = [\"label\"], classes = {regions:?} }},\n")
         };
         self.regions.as_ref().map(step).unwrap_or_default()
+    }
+
+    /// Labels that are prepared have -1 where the image shows nothing, so they are not checked.
+    fn checked(&self) -> String {
+        let channels = self.planned.normalization_schemes.len();
+        let step = |_: &String| format!("    {{ name = \"CheckCase\", keys = [\"image\"], channels = {channels} }},\n");
+        self.prepared.as_ref().map(step).unwrap_or_default()
+    }
+
+    fn layout(&self) -> String {
+        let line = |folder: &String| {
+            let folder = Toml::String(folder.clone());
+            format!("layout = {{ name = \"NnUnetPreprocessed\", folder = {folder} }}\n")
+        };
+        self.prepared.as_ref().map(line).unwrap_or_default()
+    }
+
+    /// Where the labels of the earlier stage come from.
+    fn continues(&self) -> String {
+        let Some(stage) = self.planned.previous_stage.as_deref() else { return String::new() };
+        format!(
+            "# Give --previous-stage DIR: what hearth predict --held-out made with the folds of {}.\n",
+            one_line(stage)
+        )
+    }
+
+    /// The labels of the earlier stage become channels of the image, which training changes.
+    fn previous_stage(&self) -> String {
+        let Some(labels) = self.previous else { return String::new() };
+        format!(
+            "    {{ name = \"NnunetPreviousStage\", keys = [\"image\"], labels = {labels:?} }},\n\
+             \x20   {{ name = \"RandNnunetPreviousStage\", keys = [\"image\"], channels = {} }},\n",
+            labels.len()
+        )
     }
 
     fn task(&self) -> String {

@@ -1,6 +1,7 @@
 //! The content of a recipe, typed.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hearth_data::SamplerConfig;
@@ -116,6 +117,10 @@ pub struct Data {
     /// series of a tree, unless `--series` names one. By default, all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modalities: Vec<String>,
+    /// The folder of the labels that an earlier stage of a cascade predicted for the cases, as
+    /// `hearth predict` writes them: CASE_seg.nii.gz, or CASE.nii.gz.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_stage: Option<PathBuf>,
     /// Which labelled cases validate.
     pub validation: Validation,
     /// The folds of a cross-validation: a run for each, in place of `validation`.
@@ -141,6 +146,7 @@ impl Default for Data {
             layout: None,
             images: Vec::new(),
             modalities: Vec::new(),
+            previous_stage: None,
             validation: Validation::default(),
             folds: None,
             cache: usual_cache(),
@@ -309,6 +315,11 @@ impl Recipe {
             // The run may be resumed from another folder.
             *weights = absolute;
         }
+        if let Some(folder) = &mut self.data.previous_stage
+            && let Ok(absolute) = std::path::absolute(&*folder)
+        {
+            *folder = absolute;
+        }
         let (prediction, label) = self.learns().post(self.labels.len());
         if self.post.prediction.is_empty() {
             self.post.prediction = prediction;
@@ -439,6 +450,7 @@ impl Recipe {
             format!("a learning rate of {lr} cannot train; give a number above 0"),
         )?;
         self.metric.check(document, &*self.learns(), self.labels.len())?;
+        self.check_previous_stage(document)?;
         self.check_handlers(document)?;
         steps::check(document, &self.transforms)
     }

@@ -11,6 +11,7 @@ use hearth_registry::{counted, unknown};
 use super::Plan;
 use super::patients::split_patients;
 use super::plan::maps_labels;
+use super::previous::add_labels;
 use crate::error::{Context, Outcome, RecipeError};
 use crate::recipe::{Output, Recipe, Validation};
 
@@ -106,7 +107,7 @@ pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
         return Err(RecipeError::new(format!("none of the {count} cases {lacking}")).context(doing()));
     }
     check_twice(&list, recipe).map_err(|what| RecipeError::new(what).context(doing()))?;
-    let (named, channels) = (list.modalities.len(), recipe.image_channels());
+    let (named, channels) = (list.modalities.len(), recipe.file_channels());
     if named > 0 && named != channels {
         let (name, names) = (&list.name, list.modalities.join(", "));
         return Err(RecipeError::new(format!(
@@ -120,6 +121,7 @@ pub fn list(path: &Path, recipe: &Recipe) -> Outcome<CaseList> {
         task.prepare(item, &recipe.labels).map_err(|what| RecipeError::new(format!("case {case}: {what}")))
     };
     list.labelled = list.labelled.into_iter().map(prepare).collect::<Outcome<_>>().while_doing(doing)?;
+    add_labels(&mut list.labelled, recipe).while_doing(doing)?;
     check_grids(list.labelled.iter().chain(&list.unlabelled))
         .map_err(|what| RecipeError::new(what).context(doing()))?;
     Ok(list)

@@ -251,7 +251,10 @@ fn pipeline(
     }
     let keys = match chain {
         Chain::Training | Chain::Batch | Chain::Validation => None,
-        Chain::Prediction => Some(vec!["image".to_owned()]),
+        Chain::Prediction => {
+            let stage = recipe.previous_stage().map(|stage| stage.key);
+            Some(std::iter::once("image".to_owned()).chain(stage).collect())
+        }
         // A structure set is drawn on the grid of its image, which must be read first.
         Chain::Label if tables.iter().any(|table| table.get("reference_key").is_some()) => None,
         Chain::Label => Some(vec!["label".to_owned()]),
@@ -286,7 +289,7 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     // A copy of the label that is mapped is not what the loss sees.
     let mapping = tables.iter().rposition(|table| maps_labels(table) && works_on(table, "label"));
     let place = mapping.map_or(reading, |mapping| (mapping + 1).max(reading));
-    let mut table = Node::named("CheckCase").with("channels", recipe.image_channels() as i64);
+    let mut table = Node::named("CheckCase").with("channels", recipe.file_channels() as i64);
     match recipe.output() {
         Output::Labels => {
             table.insert("num_classes", Node::from(recipe.labels.len() as i64));
@@ -301,6 +304,13 @@ fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usi
     }
     tables.insert(place, table);
     places.insert(place, places[place - 1]);
+    // Labels of an earlier stage lie where the image does, and are those that become channels.
+    if let Some(stage) = recipe.previous_stage() {
+        let classes = stage.labels.iter().max().map_or(1, |most| most + 1);
+        let table = Node::named("CheckCase").with("label_key", stage.key).with("num_classes", classes);
+        tables.insert(reading, table);
+        places.insert(reading, places[reading - 1]);
+    }
 }
 
 /// Whether a transform works on the value of a key: one that names no keys may.

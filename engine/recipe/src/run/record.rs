@@ -30,6 +30,17 @@ pub struct Record {
     validation: Vec<String>,
 }
 
+/// The cases that a run validated on.
+///
+/// # Errors
+/// A run of an early version, which does not say.
+pub fn held_out(folder: &RunFolder) -> Outcome<Vec<String>> {
+    match Record::read(folder)? {
+        Some(record) => Ok(record.validation),
+        None => Err(RecipeError::new(format!("{} does not say on which cases it validated", folder.root().display()))),
+    }
+}
+
 impl Record {
     /// The record of a run with this plan and this data.
     pub fn new(plan: &Plan, data: &Path) -> Outcome<Self> {

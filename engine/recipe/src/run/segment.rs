@@ -1,13 +1,14 @@
 //! A network's prediction on an image's own grid, with the chain of `[post]` applied.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::affine::{IDENTITY, compose};
 use hearth_data::transforms::ResolveRegions;
-use hearth_data::{Affine, Image, Pipeline, Sample};
+use hearth_data::{Affine, Image, Pipeline, Sample, Value};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
@@ -53,7 +54,11 @@ impl Ready {
 
 /// Reads images as the network sees them. Unlike a plan it can be shared by threads.
 #[derive(Clone, Debug)]
-pub struct Reading(Arc<Pipeline>);
+pub struct Reading {
+    chain: Arc<Pipeline>,
+    /// The key of the labels of an earlier stage, where the recipe continues from one.
+    previous: Option<String>,
+}
 
 impl Reading {
     /// Reads a case whose `image` has files, and runs the recipe's chain on it. It is not on the device
@@ -63,16 +68,31 @@ impl Reading {
     /// Where the image cannot be read, or a step fails.
     pub fn ready(&self, sample: Sample) -> Outcome<Ready> {
         let case = sample.case.clone();
-        let mut samples = self.0.run_deterministic(sample)?;
+        if self.previous.as_ref().is_some_and(|key| !sample.values.contains_key(key)) {
+            return Err(RecipeError::new(format!("case {case} has no labels of the earlier stage (--previous-stage)")));
+        }
+        let mut samples = self.chain.run_deterministic(sample)?;
         let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline returned nothing"))?;
         Ok(Ready { image: sample.take_image("image")?, case })
+    }
+
+    /// The same with the file of the case's labels of an earlier stage, if there is one.
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready).
+    pub fn ready_from(&self, sample: Sample, previous: Option<&Path>) -> Outcome<Ready> {
+        match self.previous.as_ref().zip(previous) {
+            Some((key, path)) => self.ready(sample.with(key, Value::Path(path.to_owned()))),
+            None => self.ready(sample),
+        }
     }
 }
 
 impl Plan {
     /// What reads the images that are predicted.
     pub fn reading(&self) -> Reading {
-        Reading(self.prediction.clone())
+        let previous = self.recipe.previous_stage().map(|stage| stage.key);
+        Reading { chain: self.prediction.clone(), previous }
     }
 }
 

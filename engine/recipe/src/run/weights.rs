@@ -1,6 +1,6 @@
 //! A run's network with the weights of one of its checkpoints.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::module::Module;
@@ -62,6 +62,8 @@ pub struct Opening<'a> {
     /// The labels of each region in these data, in place of those that were trained with: a
     /// convention of brain tumours.
     pub classes: Option<&'a str>,
+    /// The folder of the labels of the earlier stage of a cascade, in place of the training's.
+    pub previous_stage: Option<&'a Path>,
     /// How long work is shown.
     pub progress: Progress,
     /// Of several ranks on this machine, which: see [`Plan::of_rank`].
@@ -78,6 +80,7 @@ impl<'a> Opening<'a> {
             tta: None,
             accept: Vec::new(),
             classes: None,
+            previous_stage: None,
             progress: Progress::None,
             local_rank: 0,
         }
@@ -192,7 +195,8 @@ impl Trained {
         opening: Opening<'_>,
         read: impl FnOnce() -> Outcome<Weights>,
     ) -> Outcome<Self> {
-        let Opening { checkpoint: _, device, tune, tta, accept, classes, progress, local_rank } = opening;
+        let Opening { checkpoint: _, device, tune, tta, accept, classes, previous_stage, progress, local_rank } =
+            opening;
         document.set_option("--device", "training.device", device)?;
         if let Some(tune) = tune {
             document.set_option("--tune", "training.tune", tune)?;
@@ -200,6 +204,11 @@ impl Trained {
         accept_faults(&mut document, &accept)?;
         if let Some(classes) = classes {
             renumber(&mut document, classes)?;
+        }
+        if let Some(folder) = previous_stage {
+            // As TOML, so that no name of a folder is taken for a number.
+            let folder = toml::Value::String(folder.display().to_string()).to_string();
+            document.set_option("--previous-stage", "data.previous_stage", &folder)?;
         }
         let mut plan = Plan::of_rank(document, local_rank)?;
         plan.progress = progress;

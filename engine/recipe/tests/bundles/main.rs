@@ -1,5 +1,7 @@
 //! MONAI bundles, run: cases that MONAI recorded, what is missing in others, and mistakes.
 
+mod classification;
+mod diffusion;
 mod mistakes;
 mod needs;
 mod replay;

@@ -75,7 +75,7 @@ fn a_bundle_runs_and_nothing_of_before_is_replaced() -> Tested {
 #[test]
 fn what_a_config_lacks_is_named_at_once() -> Tested {
     type Change = fn(&mut Value);
-    let table: [(Change, &[&str]); 14] = [
+    let table: [(Change, &[&str]); 20] = [
         (|c| c["network_def"]["_target_"] = "HoVerNet".into(), &["network_def", "HoVerNet", "not here"]),
         (|c| c["network_def"]["featurez"] = 3.into(), &["network_def", "featurez"]),
         (|c| c["data"] = "$json.load(open('no.json'))".into(), &["data", "json"]),
@@ -110,6 +110,48 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
                     json!([{"_target_": "CheckpointLoader", "load_path": "m.pt", "load_dict": {"model": "@network"}}])
             },
             &["m.pt", "nothing is fetched"],
+        ),
+        (
+            |c| c["dataset"] = json!({"_target_": "IterableDataset", "data": "@data"}),
+            &["dataset", "not put together from streams"],
+        ),
+        (
+            |c| {
+                let stream = json!({"_target_": "SmartCacheDataset", "data": "@data"});
+                let data = "$map(lambda t: dict(image=t[0]), zip(*@streams))";
+                c["streams"] = json!([stream]);
+                c["dataset"] = json!({"_target_": "IterableDataset", "data": data});
+            },
+            &["streams::0", "ShuffleBuffer is"],
+        ),
+        (
+            |c| {
+                let images = json!({"_target_": "Dataset", "data": ["in.png"], "transform": {"_target_": "LoadImage"}});
+                let data = "$map(lambda t: dict(moved=t[0]), zip(*@streams))";
+                c["streams"] = json!([{"_target_": "ShuffleBuffer", "data": images}]);
+                c["dataset"] = json!({"_target_": "IterableDataset", "data": data});
+            },
+            &["dataset", "no dictionary with an `image`"],
+        ),
+        (
+            |c| c["run"] = json!(["$monai.data.register_writer('json', os.system)", "$@evaluator.run()"]),
+            &["run::0", "a writer of json files that is not here: os.system"],
+        ),
+        (
+            |c| {
+                c["data"] = json!(["in.png"]);
+                c["preprocessing"]["transforms"] =
+                    json!([{"_target_": "LoadImage"}, {"_target_": "Transpose", "indices": [0, 0, 1]}]);
+            },
+            &["preprocessing::transforms::1", "no order of the axes"],
+        ),
+        (
+            |c| {
+                c["data"] = json!(["in.png"]);
+                c["preprocessing"]["transforms"] =
+                    json!([{"_target_": "LoadImage"}, {"_target_": "Transpose", "indices": [2, 0, 1, 3]}]);
+            },
+            &["in.png", "the file has 2 axes, and Transpose orders 4"],
         ),
         (|c| c["network"] = "@evaluator".into(), &["refers to itself"]),
         (|c| c["run"] = json!(["$@evaluatr.run()"]), &["run::0", "@evaluatr, which the config does not have"]),

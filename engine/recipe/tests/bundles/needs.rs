@@ -8,8 +8,8 @@ use hearth_recipe::recipe::Recipe;
 
 type Tested = Result<(), Box<dyn Error>>;
 
-/// The first group: their inference configs lack nothing but files.
-const RUN: [&str; 12] = [
+/// Their inference configs lack nothing but files.
+const RUN: [&str; 25] = [
     "spleen_ct_segmentation",
     "swin_unetr_btcv_segmentation",
     "wholeBody_ct_segmentation",
@@ -22,6 +22,19 @@ const RUN: [&str; 12] = [
     "classification_template",
     "endoscopic_inbody_classification",
     "pathology_tumor_detection",
+    "brats_mri_generative_diffusion",
+    "brats_mri_axial_slices_generative_diffusion",
+    "breast_density_classification",
+    "renalStructures_CECT_segmentation",
+    "pathology_nuclick_annotation",
+    "endoscopic_tool_segmentation",
+    "renalStructures_UNEST_segmentation",
+    "wholeBrainSeg_Large_UNEST_segmentation",
+    "pancreas_ct_dints_segmentation",
+    "pathology_nuclei_classification",
+    "spleen_deepedit_annotation",
+    "valve_landmarks",
+    "mednist_reg",
 ];
 
 fn configs() -> PathBuf {

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 type Tested = Result<(), Box<dyn Error>>;
 
-fn stored() -> PathBuf {
+pub fn stored() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/bundles")
 }
 
@@ -40,10 +40,25 @@ mod small {
     use super::{Tested, replay, stored};
 
     cases! { stored:
+        breast_density_classification
         classification_template
         endoscopic_inbody_classification
         endoscopic_tool_segmentation
+        mednist_reg
+        pancreas_ct_dints_segmentation
+        pathology_nuclei_classification
+        spleen_deepedit_annotation
         swin_unetr_btcv_segmentation
+        valve_landmarks
+        ventricular_short_axis_3label
+        brats_mri_generative_diffusion
+        brats_mri_axial_slices_generative_diffusion
+    }
+
+    #[test]
+    fn autoencoders_of_latent_diffusion() -> Tested {
+        replay(&stored().join("brats_mri_generative_diffusion-autoencoder"))?;
+        replay(&stored().join("brats_mri_axial_slices_generative_diffusion-autoencoder"))
     }
 }
 
@@ -78,13 +93,11 @@ fn all_recorded_cases() -> Tested {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
 }
 
-fn replay(case: &Path) -> Tested {
+pub fn replay(case: &Path) -> Tested {
     let facts: Value = serde_json::from_slice(&std::fs::read(case.join("case.json"))?)?;
     let folder = tempfile::tempdir()?;
     copy(case, folder.path())?;
-    if case.join("weights.json").is_file() {
-        weights(&case.join("weights.json"), folder.path())?;
-    }
+    all_weights(case, folder.path())?;
     let before = files(folder.path())?;
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
@@ -205,7 +218,7 @@ fn values(tensor: &Tensor<4>) -> Vec<f32> {
     tensor.clone().into_data().iter::<f32>().collect()
 }
 
-fn floats(view: &TensorView<'_>) -> Vec<f32> {
+pub fn floats(view: &TensorView<'_>) -> Vec<f32> {
     let bytes = view.data();
     match view.dtype() {
         Dtype::F32 => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
@@ -256,6 +269,12 @@ fn same_file(got: &Path, wanted: &Path) -> Tested {
             Err(format!("{got:?}; expected {wanted:?}").into())
         };
     }
+    if name.ends_with(".json") {
+        let read =
+            |path: &Path| -> Result<Value, Box<dyn Error>> { Ok(serde_json::from_slice(&std::fs::read(path)?)?) };
+        let (got, wanted) = (read(got)?, read(wanted)?);
+        return if same_json(&got, &wanted) { Ok(()) } else { Err(format!("{got}; expected {wanted}").into()) };
+    }
     let (got, wanted) = (read_image(got)?, read_image(wanted)?);
     if got.data.dims() != wanted.data.dims() {
         return Err(format!("has the shape {:?}; expected {:?}", got.data.dims(), wanted.data.dims()).into());
@@ -276,8 +295,23 @@ fn same_file(got: &Path, wanted: &Path) -> Tested {
     Ok(())
 }
 
+/// Whether two texts hold the same, numbers within a thousandth.
+fn same_json(got: &Value, wanted: &Value) -> bool {
+    match (got, wanted) {
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_json(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same_json(a, b)))
+        }
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64().unwrap_or(f64::NAN), b.as_f64().unwrap_or(f64::NAN));
+            (a - b).abs() <= 1e-3
+        }
+        (a, b) => a == b,
+    }
+}
+
 /// Copies a case, without what was recorded.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+pub fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
         let (path, target) = (entry.path(), to.join(entry.file_name()));
@@ -328,6 +362,18 @@ impl View for &Entry {
     fn data_len(&self) -> usize {
         self.2.len()
     }
+}
+
+/// Writes all weights of a case: a file of rules for each network.
+pub fn all_weights(case: &Path, folder: &Path) -> Tested {
+    for entry in std::fs::read_dir(case)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("weights") && name.ends_with(".json") {
+            weights(&path, folder)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes weights by the rule of the cases, where the config looks for them.

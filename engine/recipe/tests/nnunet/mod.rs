@@ -1,6 +1,8 @@
 //! One recorded prediction: the input of the network, its outputs, the labels and their file.
 
 mod faults;
+mod preprocessed;
+mod properties;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -288,6 +288,17 @@ fn small(name: &str) -> (Fits, [usize; 3], Table) {
                 strides = [2, 2]
             },
         ),
+        "RegResNet" => (Images, FLAT, toml! { image_size = [32, 32] }),
+        "PointRegressor" => (
+            Numbers,
+            FLAT,
+            toml! {
+                in_shape = [1, 32, 32]
+                out_shape = [3, 1]
+                channels = [4, 8]
+                strides = [2, 2]
+            },
+        ),
         "Critic" | "Discriminator" => (
             Numbers,
             SOLID,

@@ -6,9 +6,10 @@ use hearth_nn::post::{Activations, AsDiscrete, Rounding};
 use hearth_registry::{Node, Registry};
 
 use super::{Activated, Step, Work};
+use crate::bundle::array_form::{OF_FILE, axes};
 use crate::bundle::classes::Classes;
 use crate::bundle::field::{self, Field, Kind};
-use crate::bundle::nodes::{base_names, each, fault, is, keys, node, table};
+use crate::bundle::nodes::{base_names, each, fault, is, keys, node, read, table};
 use crate::bundle::save::Save;
 
 /// Where nothing is to do: an image is a tensor with its metadata already.
@@ -32,11 +33,17 @@ const IGNORED: [&str; 12] = [
 ];
 
 /// Transforms of bundles' own scripts that are here.
-const SCRIPTS: [&str; 4] = ["ConcatImages", "MergeClasses", "AddClickSignals", "AddLabelAsGuidance"];
+const SCRIPTS: [&str; 6] = [
+    "ConcatImages",
+    "MergeClasses",
+    "AddClickSignals",
+    "AddLabelAsGuidance",
+    "OrientationGuidanceMultipleLabelDeepEdit",
+    "NpySaver",
+];
 
 /// The steps of a component; a type of numbers that is asked for beside is one more.
-pub(super) fn steps(component: &Component, notes: &mut Vec<String>) -> Result<Vec<Step>, Fault> {
-    let name = component.name();
+pub(super) fn steps(component: &Component, random: bool, notes: &mut Vec<String>) -> Result<Vec<Step>, Fault> {
     let scripted = component.target.starts_with("scripts.");
     if scripted && !is(component, &SCRIPTS) {
         return Err(fault(component, "is a class of the bundle's own scripts, which are never executed"));
@@ -91,6 +98,13 @@ pub(super) fn steps(component: &Component, notes: &mut Vec<String>) -> Result<Ve
         keys(component)?;
         return Ok(vec![step("SaveImage", Work::Save(Save::new(component, notes)?))?]);
     }
+    if is(component, &["NpySaver"]) {
+        keys(component)?;
+        return Ok(vec![step("NpySaver", Work::Save(Save::arrays(component)?))?]);
+    }
+    if is(component, &["Transpose"]) && component.has(OF_FILE) {
+        return Ok(vec![step("Transpose", Work::Axes(axes(component)?))?]);
+    }
     if is(component, &["SaveClassification"]) {
         keys(component)?;
         return Ok(vec![step("SaveClassification", Work::Classes(Classes::new(component)?))?]);
@@ -102,12 +116,7 @@ pub(super) fn steps(component: &Component, notes: &mut Vec<String>) -> Result<Ve
     if is(component, &["LoadImage"]) {
         return load(component, step, cast()?, notes);
     }
-    registered(component, name, step, cast()?)
-}
-
-fn read<T: for<'de> serde::Deserialize<'de>>(component: &Component, mut table: Node) -> Result<T, Fault> {
-    table.remove("name");
-    hearth_registry::read(&table).map_err(|error| fault(component, error.to_string()))
+    registered(component, random, step, cast()?)
 }
 
 fn lambda(component: &Component, step: impl Fn(&str, Work) -> Result<Step, Fault>) -> Result<Step, Fault> {
@@ -250,13 +259,14 @@ fn build(component: &Component, table: &Node) -> Result<Box<dyn Transform>, Faul
 
 fn registered(
     component: &Component,
-    name: &str,
+    random: bool,
     step: impl Fn(&str, Work) -> Result<Step, Fault>,
     cast: Option<Step>,
 ) -> Result<Vec<Step>, Fault> {
     let registry = Registry::<dyn Transform>::new();
-    let found =
-        base_names(name).into_iter().find_map(|base| registry.entries().iter().find(|entry| entry.name == base));
+    let found = base_names(component.name())
+        .into_iter()
+        .find_map(|base| registry.entries().iter().find(|entry| entry.name == base));
     if found.is_none() && is(component, &["ConcatImages"]) {
         let mut table = table(component, "ConcatItems", &["keys_merge", "keys_out"], false)?;
         for (theirs, ours) in [("keys_merge", "keys"), ("keys_out", "output_key")] {
@@ -269,9 +279,14 @@ fn registered(
         return Err(fault(component, "is a transform that is not here"));
     };
     let without = [&IGNORED[..], &["dtype"]].concat();
-    let table = table(component, entry.name, &without, false)?;
+    let mut table = table(component, entry.name, &without, false)?;
+    // Labels with their numbers: of those that clicks are given for, only the order counts.
+    if let Some(labels) = component.get("label_names").and_then(Value::as_dict) {
+        let names = Value::list(labels.iter().map(|(name, _)| name.clone()));
+        table.insert("label_names", node(&names).unwrap_or_else(Node::empty));
+    }
     let built = build(component, &table)?;
-    if built.is_random() {
+    if built.is_random() && !random {
         return Err(fault(component, "is random, which inference cannot be"));
     }
     let mut steps = vec![step(entry.name, Work::Registered(built))?];

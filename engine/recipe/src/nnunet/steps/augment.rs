@@ -8,7 +8,7 @@ use hearth_nnunet::augment::intensity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{describe, probability, range, tensor, volume};
+use super::{check_previous, describe, probability, range, tensor, volume};
 
 /// What nnU-Net does to a patch after its spatial transform, in this order, each with its own
 /// probability: noise, blur, brightness, contrast, low resolution, gamma of the negated image,
@@ -16,7 +16,8 @@ use super::{describe, probability, range, tensor, volume};
 /// is the same for all channels. In the end the channels of `mask_channels` are 0 where the label is
 /// -1, and labels of -1 become 0.
 ///
-/// `keys` are the image and, where there is one, its label map. Factors of brightness, contrast and
+/// `keys` are the image and, where there is one, its label map; the labels of `previous_key` are
+/// mirrored with them. Factors of brightness, contrast and
 /// gamma are drawn with the same chance from below 1 and from above.
 ///
 /// ```
@@ -80,6 +81,9 @@ pub struct RandNnunetAugment {
     /// Channels that are 0 where the label is -1: those that are normalised within a mask.
     #[serde(default)]
     mask_channels: Vec<usize>,
+    /// Key of the labels of the earlier stage of a cascade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous_key: Option<String>,
 }
 
 fn tenth() -> f64 {
@@ -221,6 +225,19 @@ impl Transform for RandNnunetAugment {
                 Ok(hearth_data::Image { data, ..old })
             })?;
         }
+        if let Some(key) = &self.previous_key {
+            let (mut previous, _) = read(&sample, key).map_err(|error| error.at(key))?;
+            if previous.shape != image.shape {
+                let what = format!("it has {:?} voxels; expected {:?}, as the image has", previous.shape, image.shape);
+                return Err(TransformError::new(what).at(key));
+            }
+            mirror(&mut previous);
+            previous.data.iter_mut().for_each(|label| *label = label.max(0.0));
+            sample.update(key, |old| {
+                let data = tensor(previous, flat, &old.data.device());
+                Ok(hearth_data::Image { data, ..old })
+            })?;
+        }
         sample.update(&keys[0], |old| {
             let data = tensor(image, flat, &old.data.device());
             Ok(hearth_data::Image { data, ..old })
@@ -233,6 +250,7 @@ impl Transform for RandNnunetAugment {
         if self.keys.len() > 2 {
             return Err(Fault::at("keys", "expected the image and its label map"));
         }
+        check_previous(self.previous_key.as_deref(), known)?;
         let probabilities = [
             ("noise_prob", self.noise_prob),
             ("blur_prob", self.blur_prob),

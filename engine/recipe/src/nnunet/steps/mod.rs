@@ -6,6 +6,10 @@
 mod augment;
 mod patch;
 mod preprocess;
+mod previous_stage;
+mod rand_previous_stage;
+
+use std::collections::BTreeSet;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_data::{Image, TransformError};
@@ -16,6 +20,8 @@ use serde::Serialize;
 pub use augment::RandNnunetAugment;
 pub use patch::RandNnunetPatch;
 pub use preprocess::{NnunetPreprocess, Normalization};
+pub use previous_stage::NnunetPreviousStage;
+pub use rand_previous_stage::RandNnunetPreviousStage;
 
 /// The values of an image; a slice has one voxel along the first axis.
 fn volume(image: &Image) -> Result<Volume, TransformError> {
@@ -53,4 +59,14 @@ fn range(key: &str, [low, high]: [f64; 2], least: f64) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Fault::at(key, format!("{low}..{high} is not a range of numbers of at least {least}")))
+}
+
+/// Whether the labels of an earlier stage exist at a step that works on them.
+fn check_previous(key: Option<&str>, known: &BTreeSet<String>) -> Result<(), Fault> {
+    match key.filter(|key| !known.contains(*key)) {
+        Some(key) => {
+            Err(Fault::at("previous_key", format!("no image {key:?} exists at this step: LoadImage reads it")))
+        }
+        None => Ok(()),
+    }
 }

@@ -10,7 +10,7 @@ use hearth_nnunet::augment::{patch, spatial};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{describe, probability, range, tensor, volume};
+use super::{check_previous, describe, probability, range, tensor, volume};
 
 /// Cuts one patch of a case that `NnunetPreprocess` prepared, in
 /// nnU-Net's way: with probability `foreground` around a voxel of a class that the case has, each
@@ -40,6 +40,9 @@ pub struct RandNnunetPatch {
     /// The key that is a label map.
     #[serde(default = "label")]
     label_key: String,
+    /// Key of the labels of the earlier stage of a cascade, of which the same patch is cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous_key: Option<String>,
     /// Key of the voxels of each class, the background first, as `ClassesToIndices` makes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     indices_key: Option<String>,
@@ -182,7 +185,7 @@ impl Transform for RandNnunetPatch {
             Ok(lists)
         };
         let lists = Lists { classes: take(&self.indices_key)?, annotated: take(&self.annotated_key)? };
-        let keys: Vec<String> = self.keys.iter().map(str::to_owned).collect();
+        let keys: Vec<String> = self.keys.iter().chain(self.previous_key.as_deref()).map(str::to_owned).collect();
         let shape = sample.shape(&keys[0]).map_err(|error| error.at(&keys[0]))?;
         let drawn = self.draw(shape, &lists, draw)?;
         for key in keys {
@@ -191,7 +194,7 @@ impl Transform for RandNnunetPatch {
                 let what = format!("it has {other:?} voxels; expected {shape:?}, as the first key has");
                 return Err(TransformError::new(what).at(&key));
             }
-            let is_label = key == self.label_key;
+            let is_label = key == self.label_key || self.previous_key.as_deref() == Some(&key);
             sample.update(&key, |image| self.cut(image, &drawn, is_label))?;
         }
         Ok(vec![sample])
@@ -199,6 +202,7 @@ impl Transform for RandNnunetPatch {
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
+        check_previous(self.previous_key.as_deref(), known)?;
         let voxels = self.patch_size.iter().try_fold(1_usize, |n, length| n.checked_mul(*length));
         let sound = (2..=3).contains(&self.patch_size.len()) && voxels.is_some_and(|n| n > 0 && n <= 1 << 30);
         if !sound {

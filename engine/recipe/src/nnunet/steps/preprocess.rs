@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hearth_data::affine::{self, IDENTITY, compose};
 use hearth_data::orientation::Reorder;
+use hearth_data::readers::PREPROCESSED;
 use hearth_data::spatial::{ResizeMode, crop, reorder};
 use hearth_data::{Applied, Draw, Effect, Fault, Image, Keys, Sample, Transform, TransformError};
 use hearth_nnunet::preprocess::Preprocessing;
@@ -11,14 +12,16 @@ use hearth_nnunet::{Intensities, Resampling, Scheme, Volume};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{describe, tensor, volume};
+use super::{check_previous, describe, tensor, volume};
 
 /// How nnU-Net prepares a case: the axes become z y x in the order `transpose`, the margin of zeros
 /// is cropped, each channel is normalised, then all is resampled to `spacing`: images by cubic
 /// splines, labels by linear indicators, and an axis that is more than three times as coarse apart.
 ///
 /// `keys` are the image and, where there is one, its label map; labels outside of what the image
-/// shows become -1. The parameters are those of nnU-Net's plans, which `hearth plan` writes.
+/// shows become -1. `previous_key` is the label map that an earlier stage of a cascade predicted; it
+/// comes along in the same way. What comes from a folder of `nnUNet_preprocessed` is prepared already, and
+/// stays as it is. The parameters are those of nnU-Net's plans, which `hearth plan` writes.
 /// Predictions are mapped back linearly.
 ///
 /// ```
@@ -45,6 +48,9 @@ pub struct NnunetPreprocess {
     /// Which axis, of z y x, each axis of the result is.
     #[serde(default = "in_order")]
     pub(in crate::nnunet) transpose: [usize; 3],
+    /// Key of the labels of the earlier stage of a cascade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous_key: Option<String>,
 }
 
 fn in_order() -> [usize; 3] {
@@ -105,14 +111,37 @@ impl NnunetPreprocess {
         })
     }
 
-    fn run(&self, image: Image, label: Option<Image>) -> Result<(Image, Option<Image>), TransformError> {
+    /// What nnU-Net has prepared: z y x, and nothing else.
+    fn lying(&self, image: Image, maps: Vec<Image>) -> Result<(Image, Vec<Image>), TransformError> {
+        let (found, expected) = (image.channels(), self.normalization.len());
+        if found != expected {
+            let what = format!("it has {found} channels; expected {expected}, each with its normalization");
+            return Err(TransformError::new(what));
+        }
+        if maps.iter().any(|map| map.meta.stored_type != PREPROCESSED) {
+            let what = "the image was preprocessed by nnU-Net, and a label map lies on the grid of the image's file";
+            return Err(TransformError::new(what).advice("train with the raw data set"));
+        }
+        let turn = |image: Image| reorder(image, &Reorder { source: [2, 1, 0], flip: [false; 3] });
+        Ok((turn(image), maps.into_iter().map(turn).collect()))
+    }
+
+    /// The image and label maps on its grid.
+    fn run(&self, image: Image, maps: Vec<Image>) -> Result<(Image, Vec<Image>), TransformError> {
+        if image.meta.stored_type == PREPROCESSED {
+            return self.lying(image, maps);
+        }
         let how = self.how().map_err(|fault| TransformError::new(fault.message))?;
+        let size = spacing(&image);
+        let (image, maps) = (as_volume(image), maps.into_iter().map(as_volume).collect::<Vec<_>>());
         // The file's axes are x y z.
         let turn = |axes: [usize; 3]| Reorder { source: axes, flip: [false; 3] };
         let lying = reorder(image.clone(), &turn([2, 1, 0]));
-        let labels = label.as_ref().map(|label| labels(&reorder(label.clone(), &turn([2, 1, 0])))).transpose()?;
+        let labels = maps.iter().map(|map| labels(&reorder(map.clone(), &turn([2, 1, 0]))));
+        let labels = labels.collect::<Result<Vec<_>, _>>()?;
+        let labels: Vec<&Volume<u16>> = labels.iter().collect();
         let failed = |error: hearth_nnunet::NnunetError| TransformError::new(error.to_string());
-        let (prepared, labels) = how.run(volume(&lying)?, spacing(&image), labels.as_ref()).map_err(failed)?;
+        let (prepared, labels) = how.run(volume(&lying)?, size, &labels).map_err(failed)?;
         let place = |image: Image, values: Volume| -> Image {
             let turned = reorder(image, &turn(self.transpose.map(|axis| 2 - axis)));
             let mut image = crop(turned, prepared.bounds.start, prepared.bounds.end);
@@ -130,11 +159,12 @@ impl NnunetPreprocess {
             image.data = tensor(values, false, &device);
             image
         };
-        let label = label.zip(labels).map(|(label, labels)| {
+        let on_grid = |(map, labels): (Image, Volume<i32>)| {
             let data = labels.data.into_iter().map(|label| label as f32).collect();
-            place(label, Volume { channels: 1, shape: labels.shape, data })
-        });
-        Ok((place(image, prepared.data), label))
+            place(map, Volume { channels: 1, shape: labels.shape, data })
+        };
+        let maps = maps.into_iter().zip(labels).map(on_grid).collect();
+        Ok((place(image, prepared.data), maps))
     }
 }
 
@@ -148,13 +178,30 @@ fn resized(affine: &affine::Affine, old: [usize; 3], new: [usize; 3]) -> affine:
     compose(affine, &scale)
 }
 
-/// Size of the voxels of an image in its file, z y x: nnU-Net takes that of the header.
+/// A picture, or another image of two axes, as a volume of one slice.
+fn as_volume(mut image: Image) -> Image {
+    if image.meta.spatial_dims == 2 {
+        // Undone, it has two axes again.
+        image.meta.applied.push(Applied::Resize {
+            affine: image.affine,
+            shape: image.shape(),
+            spatial_dims: 2,
+            mode: ResizeMode::Trilinear,
+            align_corners: false,
+        });
+        image.meta.spatial_dims = 3;
+    }
+    image
+}
+
+/// Size of the voxels of an image in its file, z y x: nnU-Net takes that of the header. The only slice of
+/// a picture is far from all others.
 fn spacing(image: &Image) -> [f64; 3] {
     let [x, y, z] = match &image.meta.header {
         Some(header) if image.meta.applied.is_empty() => [header.pixdim[1], header.pixdim[2], header.pixdim[3]],
         _ => image.spacing(),
     };
-    [z, y, x]
+    if image.meta.spatial_dims == 2 { [999.0 * x.max(y), y, x] } else { [z, y, x] }
 }
 
 fn labels(label: &Image) -> Result<Volume<u16>, TransformError> {
@@ -175,15 +222,22 @@ impl Transform for NnunetPreprocess {
     }
 
     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
-        let keys: Vec<&str> = self.keys.iter().collect();
-        let image = sample.take_image(keys[0]).map_err(|error| error.at(keys[0]))?;
-        let label = keys.get(1).map(|key| sample.take_image(key).map_err(|error| error.at(key))).transpose()?;
-        let (image, label) = self.run(image, label).map_err(|error| error.at(keys[0]))?;
-        let sample = sample.with_image(keys[0], image);
-        Ok(vec![match label {
-            Some(label) => sample.with_image(keys[1], label),
-            None => sample,
-        }])
+        let mut keys = self.keys.iter().chain(self.previous_key.as_deref());
+        let first = keys.next().ok_or_else(|| TransformError::new("no key is given"))?;
+        let image = sample.take_image(first).map_err(|error| error.at(first))?;
+        let others: Vec<&str> = keys.collect();
+        let mut maps = Vec::with_capacity(others.len());
+        for key in &others {
+            let map = sample.take_image(key).map_err(|error| error.at(key))?;
+            if map.shape() != image.shape() {
+                let what = format!("it has {:?} voxels; expected {:?}, as the image has", map.shape(), image.shape());
+                return Err(TransformError::new(what).at(key));
+            }
+            maps.push(map);
+        }
+        let (image, maps) = self.run(image, maps).map_err(|error| error.at(first))?;
+        let sample = sample.with_image(first, image);
+        Ok(vec![others.into_iter().zip(maps).fold(sample, |sample, (key, map)| sample.with_image(key, map))])
     }
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
@@ -191,6 +245,7 @@ impl Transform for NnunetPreprocess {
         if self.keys.len() > 2 {
             return Err(Fault::at("keys", "expected the image and its label map"));
         }
+        check_previous(self.previous_key.as_deref(), known)?;
         if !(2..=3).contains(&self.spacing.len()) || self.spacing.iter().any(|size| !(*size > 0.0 && size.is_finite()))
         {
             return Err(Fault::at("spacing", format!("{:?}: expected two or three sizes above 0", self.spacing)));

@@ -1,0 +1,96 @@
+//! `hearth predict --held-out`: the labelled cases of a data set, each by the run that did not train on
+//! it. The second stage of a cascade learns from labels like these: those of cases that a run trained on
+//! are better than it will ever see.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use hearth_registry::counted;
+use hearth_train::Ranks;
+
+use crate::commands::predict::{Args, predict_all};
+use crate::commands::{merging, predict_model};
+use crate::error::{Context, Failure, Outcome};
+use crate::folders::open_run;
+use crate::note;
+use crate::ranks::{is_first, local_rank};
+use crate::run::inputs::{inputs, labelled};
+use crate::run::{Trained, held_out};
+use crate::sharing::prepared;
+
+/// Predicts fold by fold. A case, or a fold, that fails does not stop the others.
+pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    let folds = prepared(ranks, folds(&args.run))?;
+    args.nnunet.check_unused()?;
+    if args.seed.is_some() {
+        return Err(Failure::new("--seed is the seed of generated images: remove it"));
+    }
+    let mut failed: Vec<String> = Vec::new();
+    for (place, (run, cases)) in folds.iter().enumerate() {
+        let of_fold = Args { run: run.clone(), cases: Some(cases.clone()), held_out: false, ..args.clone() };
+        let trained = prepared(ranks, open(&of_fold, local_rank(ranks)))?;
+        if place == 0 {
+            let others = prepared(ranks, others(args, &trained, &folds))?;
+            if is_first(ranks) && !others.is_empty() {
+                let (count, first) = (counted(others.len(), "labelled case"), &others[0]);
+                note!("{count} are held out by none of these runs and not predicted, {first} among them");
+            }
+        }
+        if is_first(ranks) {
+            note!("{}: {} held out", run.display(), counted(cases.len(), "case"));
+        }
+        match predict_all(&of_fold, &trained, "predict", ranks) {
+            Err(failure) if !failure.is_interruption() => failed.push(format!("{}: {}", run.display(), failure.line())),
+            done => done?,
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join("\n"))) }
+}
+
+/// The runs and the cases that each held out; no case is held out twice.
+fn folds(given: &Path) -> Outcome<Vec<(PathBuf, BTreeSet<String>)>> {
+    let mut all: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut folds = Vec::new();
+    for run in merging::runs(&[given.to_owned()])? {
+        let cases: BTreeSet<String> = held_out(&open_run(&run)?)?.into_iter().collect();
+        if cases.is_empty() {
+            return Err(Failure::new(format!("{}: this run held out no case", run.display())));
+        }
+        for case in &cases {
+            if let Some(other) = all.insert(case.clone(), run.clone()) {
+                let what = format!("{} and {} both held out the case {case}", other.display(), run.display());
+                return Err(Failure::new(format!("{what}: they are not folds of one cross-validation")));
+            }
+        }
+        folds.push((run, cases));
+    }
+    Ok(folds)
+}
+
+fn open(args: &Args, local_rank: usize) -> Outcome<Trained> {
+    let trained = predict_model::open(args, local_rank).while_doing(|| args.run.display().to_string())?;
+    let learns = trained.plan.recipe.learns();
+    if learns.generates() || learns.patches().is_some() {
+        let what = "--held-out is for runs that predict volumes or pictures, and numbers of them";
+        return Err(Failure::new(format!("{}: {what}", args.run.display())));
+    }
+    Ok(trained)
+}
+
+/// The labelled cases of the images that no run held out; all that were must be there.
+fn others(args: &Args, trained: &Trained, folds: &[(PathBuf, BTreeSet<String>)]) -> Outcome<Vec<String>> {
+    let recipe = &trained.plan.recipe;
+    let (mut known, mut with_labels) = (BTreeSet::new(), Vec::new());
+    for given in &args.images {
+        known.extend(inputs(given, recipe, args.files.series.as_deref())?.iter().map(|input| input.name()));
+        with_labels.extend(labelled(given, recipe).into_iter().map(|item| item.case));
+    }
+    for (run, cases) in folds {
+        if let Some(case) = cases.iter().find(|case| !known.contains(*case)) {
+            let what = format!("{} held out the case {case}, which is not among the images of -i", run.display());
+            return Err(Failure::new(format!("{what}: give the data set that it was trained with")));
+        }
+    }
+    with_labels.retain(|case| !folds.iter().any(|(_, cases)| cases.contains(case)));
+    Ok(with_labels)
+}

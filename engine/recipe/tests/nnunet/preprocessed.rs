@@ -1,0 +1,126 @@
+//! Folders of `nnUNet_preprocessed`: `tests/golden/nnunet/preprocessed`, which `tests/golden/record_preprocessed.py`
+//! recorded with nnU-Net's own preprocessor.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hearth_data::Sample;
+use hearth_nnunet::{DatasetJson, parse_json};
+use hearth_recipe::nnunet::{preprocessed_recipe, training_recipe};
+use hearth_recipe::recipe::Document;
+use hearth_recipe::run::folders::open_run;
+use hearth_recipe::run::{Cases, Plan, Session, Trained, Wanted};
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/nnunet/preprocessed")
+}
+
+fn json_of(path: &Path) -> Value {
+    parse_json(&fs::read_to_string(path).expect("JSON")).expect("JSON")
+}
+
+/// The recipe for the arrays, or that for the raw data set.
+fn recipe(preprocessed: bool, data: &Path, more: &[&str]) -> Result<Plan, String> {
+    let dataset = DatasetJson::read(&data.join("dataset.json")).expect("a data set");
+    let plans = json_of(&root().join("preprocessed/Dataset011_Blobs/nnUNetPlans.json"));
+    let write = if preprocessed { preprocessed_recipe } else { training_recipe };
+    let text = write(&plans, &dataset, "3d_fullres").expect("a recipe");
+    let mut document = Document::parse("plan.toml", text).unwrap_or_else(|fault| panic!("{fault}"));
+    for assignment in ["training.device=cpu", "data.workers=0"].iter().chain(more) {
+        document.set(assignment).unwrap_or_else(|fault| panic!("{assignment}: {fault}"));
+    }
+    Plan::new(document).map_err(|error| error.to_string())
+}
+
+/// What is read of the arrays is what the recipe makes of the raw data set.
+#[test]
+fn arrays_of_nnunet_are_what_a_recipe_prepares() {
+    let (made, raw) = (root().join("preprocessed/Dataset011_Blobs"), root().join("raw/Dataset011_Blobs"));
+    let prepared = |preprocessed: bool, data: &Path| -> Vec<Sample> {
+        let plan = recipe(preprocessed, data, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let items = Cases::all(data, &plan.recipe).unwrap_or_else(|error| panic!("{error}"));
+        let ready = |sample: Sample| plan.training.run_deterministic(sample).unwrap_or_else(|error| panic!("{error}"));
+        items.iter().map(|item| ready(item.sample()).remove(0)).collect()
+    };
+    let (theirs, ours) = (prepared(true, &made), prepared(false, &raw));
+    assert_eq!((theirs.len(), ours.len()), (4, 4));
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        assert_eq!(theirs.case, ours.case);
+        for key in ["image", "label"] {
+            let [theirs, ours] = [theirs, ours].map(|sample| sample.image(key).expect("an image"));
+            assert_eq!((theirs.channels(), theirs.shape()), (ours.channels(), ours.shape()), "{key}");
+            let pairs = theirs.to_vec().into_iter().zip(ours.to_vec());
+            let wrong = pairs.filter(|(a, b)| (a - b).abs() > 2e-5 + 2e-5 * a.abs()).count();
+            assert_eq!(wrong, 0, "{key} of {}", ours.meta.path.as_deref().unwrap_or(Path::new("")).display());
+        }
+        let labels = theirs.image("label").expect("labels").to_vec();
+        assert!(labels.contains(&-1.0) && labels.contains(&2.0), "what the image does not show is marked");
+    }
+}
+
+/// A run that was trained on arrays predicts images.
+#[test]
+fn a_run_on_arrays_predicts_images() {
+    let (made, raw) = (root().join("preprocessed/Dataset011_Blobs"), root().join("raw/Dataset011_Blobs"));
+    let plan = recipe(
+        true,
+        &made,
+        &[
+            "network.features_per_stage=[4, 8]",
+            "training.epochs=1",
+            "training.val_interval=1",
+            "schedule.total_iters=1",
+            "data.sampler.num_samples=4",
+            "data.validation={ cases = [\"blob_3\"] }",
+        ],
+    )
+    .unwrap_or_else(|error| panic!("{error}"));
+    let out = tempfile::tempdir().expect("a folder");
+    let mut session = Session::new(plan, &made, &[]).unwrap_or_else(|error| panic!("{error}"));
+    session.start(&out.path().join("run")).expect("a run");
+    session.run().unwrap_or_else(|error| panic!("{error}"));
+    let metrics = session.trainer_mut().engine().state().metrics.clone();
+    assert!(metrics.iter().any(|(name, value)| name.contains("dice") && value.is_finite()), "{metrics:?}");
+    drop(session);
+    let run = open_run(&out.path().join("run")).expect("a run");
+    let trained = Trained::open(&run, "best", "cpu", None).unwrap_or_else(|error| panic!("{error}"));
+    let inputs = hearth_recipe::run::inputs::inputs(&raw.join("imagesTr"), &trained.plan.recipe, None);
+    let inputs = inputs.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(inputs.len(), 4);
+    let found = trained.segment(inputs[0].sample(), Wanted::default()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(found.image.shape(), [18, 20, 10]);
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let copy = tempfile::tempdir().expect("a folder");
+    let data = copy.path().join("Dataset011_Blobs");
+    let arrays = data.join("nnUNetPlans_3d_fullres");
+    fs::create_dir_all(&arrays).expect("a folder");
+    let made = root().join("preprocessed/Dataset011_Blobs");
+    fs::copy(made.join("dataset.json"), data.join("dataset.json")).expect("a copy");
+    let cases = || {
+        let plan = recipe(true, &data, &[]).unwrap_or_else(|error| panic!("{error}"));
+        Cases::all(&data, &plan.recipe).map(|items| items.len()).map_err(|error| error.to_string())
+    };
+    let error = cases().expect_err("none");
+    assert!(error.contains("there is no case") && error.contains("CASE.npz"), "{error}");
+    fs::copy(made.join("of_blosc2/blob_0.b2nd"), arrays.join("blob_0.b2nd")).expect("a copy");
+    let error = cases().expect_err("of blosc2");
+    assert!(error.contains(".b2nd") && error.contains("raw data set"), "{error}");
+    let bytes = fs::read(made.join("nnUNetPlans_3d_fullres/blob_0.npz")).expect("arrays");
+    fs::write(arrays.join("blob_0.npz"), &bytes[..bytes.len() / 2]).expect("written");
+    let error = cases().expect_err("half a file");
+    assert!(error.contains("blob_0.npz"), "{error}");
+    fs::write(arrays.join("blob_0.npz"), &bytes).expect("written");
+    assert_eq!(cases(), Ok(1));
+    // Channels that the data set does not have.
+    let dataset = fs::read_to_string(data.join("dataset.json"))
+        .expect("JSON")
+        .replace("\"1\": \"T2\"", "\"1\": \"T2\", \"2\": \"T3\"");
+    fs::remove_file(data.join("dataset.json")).expect("a copy");
+    fs::write(data.join("dataset.json"), dataset).expect("written");
+    let error = cases().expect_err("three channels");
+    assert!(error.contains("expected 3 channels"), "{error}");
+}
