@@ -188,6 +188,7 @@ impl PointRegressorConfig {
 
 /// The two parts of a level.
 #[derive(Module, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a network has a few")]
 enum Stage {
     /// Dilated layers, joined.
     Dense(Named<Layer>),

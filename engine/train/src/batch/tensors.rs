@@ -104,9 +104,9 @@ impl Tensors {
         if self.flat && shape[4] == 1 {
             shape.pop();
         }
-        let values = tensor
-            .try_into_vec_as::<f32>()
-            .map_err(|e| HostError::new(format!("tensor `{name}` cannot be read back from the device: {}", reason(&e))))?;
+        let values = tensor.try_into_vec_as::<f32>().map_err(|e| {
+            HostError::new(format!("tensor `{name}` cannot be read back from the device: {}", reason(&e)))
+        })?;
         HostTensor::from_f32(shape, &values)
     }
 

@@ -294,9 +294,9 @@ impl<N: Network> Host for Evaluation<N> {
         };
         let loss = self.losses.iter().find(|loss| loss.name == name).and_then(|loss| loss.last.clone());
         let loss = loss.ok_or_else(|| HostError::new(format!("no output `{name}`; there are: {}", known())))?;
-        let value: f32 = loss
-            .try_into_scalar()
-            .map_err(|e| HostError::new(format!("the loss `{name}` cannot be read back from the device: {}", reason(&e))))?;
+        let value: f32 = loss.try_into_scalar().map_err(|e| {
+            HostError::new(format!("the loss `{name}` cannot be read back from the device: {}", reason(&e)))
+        })?;
         Ok(f64::from(value))
     }
 
