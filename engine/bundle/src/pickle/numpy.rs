@@ -86,8 +86,8 @@ pub(super) fn call(objects: &[Object], function: Place, arguments: Place) -> Res
     }
 }
 
-/// An object with its state.
-pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Object, String> {
+/// An object with its state; nothing where that changes nothing here.
+pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Option<Object>, String> {
     match (&objects[place], &objects[state]) {
         (Object::Type { kind, size, .. }, Object::Tuple(state)) => {
             let order = match state.get(1).map(|place| &objects[*place]) {
@@ -96,8 +96,8 @@ pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Ob
                 _ => String::new(),
             };
             match order.as_str() {
-                "<" | "|" | "=" => Ok(Object::Type { kind: *kind, size: *size, big: false }),
-                ">" => Ok(Object::Type { kind: *kind, size: *size, big: true }),
+                "<" | "|" | "=" => Ok(Some(Object::Type { kind: *kind, size: *size, big: false })),
+                ">" => Ok(Some(Object::Type { kind: *kind, size: *size, big: true })),
                 other => Err(format!("the pickle has numbers in the order {other:?}; expected <, > or |")),
             }
         }
@@ -108,7 +108,7 @@ pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Ob
             match parts[..] {
                 [Object::Tuple(shape), kind, Object::Number(columns), Object::Bytes(bytes)] => {
                     let columns = !matches!(columns, Number::Bool(false) | Number::Int(0));
-                    array(objects, shape, kind, columns, bytes)
+                    array(objects, shape, kind, columns, bytes).map(Some)
                 }
                 [Object::Tuple(_), _, _, Object::List(_)] => {
                     Err("the pickle has an array of Python objects; arrays of numbers are read".to_owned())
@@ -117,7 +117,7 @@ pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Ob
             }
         }
         // Attributes of a tensor or an OrderedDict.
-        (Object::Foreign(_) | Object::Dict(_), _) => Ok(objects[place].clone()),
+        (Object::Foreign(_) | Object::Dict(_), _) => Ok(None),
         (other, _) => Err(format!("the pickle changes {}; nothing is changed", other.kind())),
     }
 }
