@@ -8,6 +8,9 @@ pub(super) const STORAGE: &str = "torch.storage";
 /// The largest array that is read into an expression.
 const MOST_VALUES: usize = 1 << 20;
 
+/// The most rows of an array that has no values: no byte of the file stands for them.
+const MOST_ROWS: usize = 1 << 12;
+
 /// What may be named: what NumPy and plain dictionaries are made of, and what PyTorch makes of
 /// tensors, which is not read and fails where it is used.
 const KNOWN: [&str; 25] = [
@@ -147,8 +150,9 @@ fn array(objects: &[Object], shape: &[Place], kind: &Object, columns: bool, byte
     // Axes are counted as values, too: an array of no values may have many.
     let count = shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
     let nodes = shape.iter().try_fold(1_usize, |count, size| count.checked_mul((*size).max(1)));
-    let (Some(count), Some(_)) = (count, nodes.filter(|nodes| *nodes <= MOST_VALUES && shape.len() <= 32)) else {
-        return Err(format!("the pickle has an array of shape {shape:?}; at most {MOST_VALUES} values are read"));
+    let most = if count == Some(0) { MOST_ROWS } else { MOST_VALUES };
+    let (Some(count), Some(_)) = (count, nodes.filter(|nodes| *nodes <= most && shape.len() <= 32)) else {
+        return Err(format!("the pickle has an array of shape {shape:?}; at most {most} values are read"));
     };
     let values = numbers(kind, bytes)?;
     if values.len() != count {
