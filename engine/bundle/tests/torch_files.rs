@@ -108,13 +108,19 @@ fn hostile_files_are_refused() -> Tested {
         many.extend_from_slice(&[b'e', b'q', level + 1]);
     }
     many.push(b'.');
-    let cases: [(&str, Vec<u8>); 14] = [
+    // A list of a hundred thousand values, which becomes a set again and again.
+    let mut sets = b"\x80\x02](".to_vec();
+    sets.extend(std::iter::repeat_n(b'N', 100_000));
+    sets.extend_from_slice(b"eq\x00\x85q\x01cbuiltins\nset\nq\x02(");
+    (0..1000).for_each(|_| sets.extend_from_slice(b"h\x02h\x01R"));
+    sets.extend_from_slice(b"t.");
+    let cases: [(&str, Vec<u8>); 15] = [
         ("posix.system", b"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R.".to_vec()),
         ("builtins.eval", b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x011\x85R.".to_vec()),
         ("torch.load", b"\x80\x02ctorch\nload\nX\x01\x00\x00\x00x\x85R.".to_vec()),
         ("operation 0x69", b"\x80\x02(ios\nsystem\n.".to_vec()),
         ("at most 1048576", array(b"J\x00\x00\x00\x10\x85", b"i1", &[1])),
-        ("at most 1048576", array(b"J\x00\x00\x00\x10K\x00\x86", b"i1", &[])),
+        ("at most 4096", array(b"J\x00\x00\x00\x10K\x00\x86", b"i1", &[])),
         ("with 1 values", array(b"K\x02\x85", b"i1", &[1])),
         ("3 bytes of numbers of 2", array(b"K\x02\x85", b"i2", &[1, 2, 3])),
         ("type O8", array(b"K\x01\x85", b"O8", &[0; 8])),
@@ -123,6 +129,7 @@ fn hostile_files_are_refused() -> Tested {
         ("does not have", b"\x80\x02.".to_vec()),
         ("levels deep", deep),
         ("holds more than 2000000 values", many),
+        ("take more than 268435456 bytes", sets),
     ];
     for (part, pickle) in cases {
         archive(folder.path(), &pickle)?;

@@ -13,13 +13,23 @@ use object::{Number, Object, Place};
 /// How many objects a pickle may have.
 const MOST_OBJECTS: usize = 2_000_000;
 
+/// How many bytes its objects may take together: a short pickle can ask for one thing many times.
+const MOST_BYTES: usize = 256 << 20;
+
 /// Parses the pickle at the beginning of `bytes`; what it holds, and how many bytes it has.
 ///
 /// # Errors
 /// What is damaged, ends early, or would call something.
 pub(crate) fn parse(bytes: &[u8]) -> Result<(Pickled, usize), String> {
-    let mut machine =
-        Machine { bytes, at: 0, objects: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
+    let mut machine = Machine {
+        bytes,
+        at: 0,
+        objects: Vec::new(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: HashMap::new(),
+        room: MOST_BYTES,
+    };
     let root = machine.run()?;
     Ok((Pickled { objects: machine.objects, root }, machine.at))
 }
@@ -34,6 +44,8 @@ struct Machine<'a> {
     /// Heights of the stack.
     marks: Vec<usize>,
     memo: HashMap<u64, Place>,
+    /// Bytes that may still be taken.
+    room: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -58,10 +70,17 @@ impl<'a> Machine<'a> {
         Ok(line.trim_end_matches('\r').to_owned())
     }
 
+    fn charge(&mut self, bytes: usize) -> Result<(), String> {
+        let left = self.room.checked_sub(bytes);
+        self.room = left.ok_or_else(|| format!("the values of the pickle take more than {MOST_BYTES} bytes"))?;
+        Ok(())
+    }
+
     fn push(&mut self, object: Object) -> Result<(), String> {
         if self.objects.len() >= MOST_OBJECTS {
             return Err(format!("the pickle has more than {MOST_OBJECTS} values"));
         }
+        self.charge(object.bytes())?;
         self.stack.push(self.objects.len());
         self.objects.push(object);
         Ok(())
@@ -96,6 +115,7 @@ impl<'a> Machine<'a> {
     }
 
     fn append(&mut self, items: Vec<Place>) -> Result<(), String> {
+        self.charge(size_of_val(&items[..]))?;
         match self.top()? {
             Object::List(list) | Object::Set(list) => list.extend(items),
             other => return Err(format!("the pickle appends to {}", other.kind())),
@@ -104,6 +124,7 @@ impl<'a> Machine<'a> {
     }
 
     fn set(&mut self, items: &[Place]) -> Result<(), String> {
+        self.charge(size_of_val(items))?;
         let Object::Dict(entries) = self.top()? else {
             return Err("the pickle sets a key of what is no dictionary".to_owned());
         };
@@ -310,8 +331,10 @@ impl<'a> Machine<'a> {
                 }
                 b'b' => {
                     let state = self.pop()?;
-                    let built = numpy::build(&self.objects, *self.stack.last().ok_or_else(empty)?, state)?;
-                    *self.top()? = built;
+                    if let Some(built) = numpy::build(&self.objects, *self.stack.last().ok_or_else(empty)?, state)? {
+                        self.charge(built.bytes())?;
+                        *self.top()? = built;
+                    }
                 }
                 b'Q' => {
                     // A storage of a tensor lies beside the pickle: what is made of it is only named.

@@ -8,6 +8,9 @@ pub(super) const STORAGE: &str = "torch.storage";
 /// The largest array that is read into an expression.
 const MOST_VALUES: usize = 1 << 20;
 
+/// The most rows of an array that has no values: no byte of the file stands for them.
+const MOST_ROWS: usize = 1 << 12;
+
 /// What may be named: what NumPy and plain dictionaries are made of, and what PyTorch makes of
 /// tensors, which is not read and fails where it is used.
 const KNOWN: [&str; 25] = [
@@ -86,8 +89,8 @@ pub(super) fn call(objects: &[Object], function: Place, arguments: Place) -> Res
     }
 }
 
-/// An object with its state.
-pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Object, String> {
+/// An object with its state; nothing where that changes nothing here.
+pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Option<Object>, String> {
     match (&objects[place], &objects[state]) {
         (Object::Type { kind, size, .. }, Object::Tuple(state)) => {
             let order = match state.get(1).map(|place| &objects[*place]) {
@@ -96,8 +99,8 @@ pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Ob
                 _ => String::new(),
             };
             match order.as_str() {
-                "<" | "|" | "=" => Ok(Object::Type { kind: *kind, size: *size, big: false }),
-                ">" => Ok(Object::Type { kind: *kind, size: *size, big: true }),
+                "<" | "|" | "=" => Ok(Some(Object::Type { kind: *kind, size: *size, big: false })),
+                ">" => Ok(Some(Object::Type { kind: *kind, size: *size, big: true })),
                 other => Err(format!("the pickle has numbers in the order {other:?}; expected <, > or |")),
             }
         }
@@ -108,7 +111,7 @@ pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Ob
             match parts[..] {
                 [Object::Tuple(shape), kind, Object::Number(columns), Object::Bytes(bytes)] => {
                     let columns = !matches!(columns, Number::Bool(false) | Number::Int(0));
-                    array(objects, shape, kind, columns, bytes)
+                    array(objects, shape, kind, columns, bytes).map(Some)
                 }
                 [Object::Tuple(_), _, _, Object::List(_)] => {
                     Err("the pickle has an array of Python objects; arrays of numbers are read".to_owned())
@@ -117,7 +120,7 @@ pub(super) fn build(objects: &[Object], place: Place, state: Place) -> Result<Ob
             }
         }
         // Attributes of a tensor or an OrderedDict.
-        (Object::Foreign(_) | Object::Dict(_), _) => Ok(objects[place].clone()),
+        (Object::Foreign(_) | Object::Dict(_), _) => Ok(None),
         (other, _) => Err(format!("the pickle changes {}; nothing is changed", other.kind())),
     }
 }
@@ -147,8 +150,9 @@ fn array(objects: &[Object], shape: &[Place], kind: &Object, columns: bool, byte
     // Axes are counted as values, too: an array of no values may have many.
     let count = shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
     let nodes = shape.iter().try_fold(1_usize, |count, size| count.checked_mul((*size).max(1)));
-    let (Some(count), Some(_)) = (count, nodes.filter(|nodes| *nodes <= MOST_VALUES && shape.len() <= 32)) else {
-        return Err(format!("the pickle has an array of shape {shape:?}; at most {MOST_VALUES} values are read"));
+    let most = if count == Some(0) { MOST_ROWS } else { MOST_VALUES };
+    let (Some(count), Some(_)) = (count, nodes.filter(|nodes| *nodes <= most && shape.len() <= 32)) else {
+        return Err(format!("the pickle has an array of shape {shape:?}; at most {most} values are read"));
     };
     let values = numbers(kind, bytes)?;
     if values.len() != count {

@@ -67,6 +67,19 @@ pub(crate) enum Object {
 }
 
 impl Object {
+    /// About how many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        let more = match self {
+            Object::Text(text) | Object::Name(text) | Object::Foreign(text) => text.len(),
+            Object::Bytes(bytes) | Object::Large(bytes) => bytes.len(),
+            Object::Tuple(items) | Object::List(items) | Object::Set(items) => size_of_val(&items[..]),
+            Object::Dict(entries) => size_of_val(&entries[..]),
+            Object::Array(array) => size_of_val(&array.shape[..]) + size_of_val(&array.values[..]),
+            Object::None | Object::Number(_) | Object::Type { .. } | Object::Hollow => 0,
+        };
+        size_of::<Object>() + more
+    }
+
     /// The kind of object, for messages.
     pub fn kind(&self) -> String {
         match self {

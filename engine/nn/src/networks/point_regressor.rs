@@ -15,6 +15,7 @@ use crate::layers::{
     ResidualUnit, Scope,
 };
 use crate::named::Named;
+use crate::trace::concat;
 
 /// How to build a [`PointRegressor`]: the parameters and defaults of MONAI's `Regressor`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -128,12 +129,15 @@ impl PointRegressorConfig {
         if extent[0] % 2 == 1 || extent[1] % 2 == 1 {
             return Err(shape(format!("the levels leave {} x {}; expected even sizes", extent[0], extent[1])));
         }
-        let features = width * extent[0] * extent[1] / 2;
+        let features = width.saturating_mul(extent[0]).saturating_mul(extent[1]) / 2;
         let halved = [2, 2, 1];
         let path = |i: usize| {
             let name = format!("catmodule_{i}");
             let scope = root.enter("final").enter("0").enter(&name);
-            let options = ConvolutionOptions { stride: halved, ..ConvolutionOptions::new([width, 2 * width], kernel) };
+            let options = ConvolutionOptions {
+                stride: halved,
+                ..ConvolutionOptions::new([width, width.saturating_mul(2)], kernel)
+            };
             let conv = Convolution::new(&scope.enter("0"), &options)?;
             let linear = Linear::new(&scope.enter("2"), [features, coordinates], true);
             Ok((name, PointPath { conv, linear }))
@@ -201,7 +205,8 @@ impl Stage {
         match self {
             Stage::Dense(layers) => layers.iter().fold(x, |x, layer| {
                 let more = layer.forward(x.clone());
-                Tensor::cat(vec![x, more], 1)
+                let dtype = more.dtype();
+                concat(x, more, dtype)
             }),
             Stage::Down(convolution) => convolution.forward(x),
         }

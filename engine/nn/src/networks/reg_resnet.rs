@@ -1,7 +1,7 @@
 //! Affine registration of two images: `RegResNet` of MONAI's bundle `mednist_reg`.
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -144,7 +144,8 @@ impl AffineHead {
 
     /// The voxel that each voxel of the result is taken from: `[b, n, voxels]`.
     fn positions(&self, features: Tensor<5>, size: [usize; 3], n: usize) -> Tensor<3> {
-        let theta = self.fc.forward_flat(features);
+        // Half precision has no room for the places of voxels.
+        let theta = self.fc.forward_flat(features).cast(DType::F32);
         let (b, device) = (theta.dims()[0], theta.device());
         let theta: Tensor<3> = theta.reshape([b, n, n + 1]);
         let voxels: usize = size.iter().product();
@@ -155,7 +156,7 @@ impl AffineHead {
         }
         grid.extend(std::iter::repeat_n(1.0, voxels));
         let grid: Tensor<3> = Tensor::from_data(TensorData::new(grid, [1, n + 1, voxels]), &device);
-        let grid = grid.cast(theta.dtype()).expand([b, n + 1, voxels]);
+        let grid = grid.cast(DType::F32).expand([b, n + 1, voxels]);
         let multiply_adds = (b * n * (n + 1) * voxels) as u64;
         cost::product(None, multiply_adds, [b, n, voxels], &device, || theta.matmul(grid))
     }
@@ -201,7 +202,7 @@ fn neighbours(at: Tensor<2>, size: usize, mode: WarpMode, padding: WarpPadding) 
 fn warp(image: Tensor<5>, at: Tensor<3>, mode: WarpMode, padding: WarpPadding) -> Tensor<5> {
     let [b, c, x, y, z] = image.dims();
     let (size, [_, n, voxels]) = ([x, y, z], at.dims());
-    let flat: Tensor<3> = image.reshape([b, c, x * y * z]);
+    let flat: Tensor<3> = image.cast(DType::F32).reshape([b, c, x * y * z]);
     let axes = (0..n).map(|axis| {
         let along = at.clone().narrow(1, axis, 1).reshape([b, voxels]);
         neighbours(along, size[axis], mode, padding)

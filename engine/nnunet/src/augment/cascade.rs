@@ -115,10 +115,10 @@ impl Ball {
             true => ((2.0 * radius + 1.0).ceil() as usize, 1.0),
             false => {
                 let count = (2.0 * radius + 1.0) as usize;
-                (count, if count > 1 { (radius - -radius) / (count as f64 - 1.0) } else { 1.0 })
+                (count, if count > 1 { 2.0 * radius / (count as f64 - 1.0) } else { 1.0 })
             }
         };
-        let squares: Vec<f64> = (0..count).map(|at| (at as f64 * step + -radius).powi(2)).collect();
+        let squares: Vec<f64> = (0..count).map(|at| (at as f64 * step - radius).powi(2)).collect();
         let middle = (count.max(1) - 1) as isize / 2;
         let mut runs: BTreeMap<_, Vec<_>> = BTreeMap::new();
         let slices: Vec<(isize, f64)> = match flat {

@@ -75,9 +75,12 @@ impl Streams {
                 Err(found) => faults.extend(found),
             }
         }
-        let made = made(dataset, function, all.len(), folder).map_err(|fault| faults.push(fault));
+        let made = made(dataset, function, streams.len(), folder).map_err(|fault| faults.push(fault));
         match made {
-            Ok(made) if faults.is_empty() => Ok(Streams { id: dataset.id.clone(), streams: all, made }),
+            // A stream of which nothing is known has its own fault already.
+            Ok(made) if faults.is_empty() && all.len() == streams.len() => {
+                Ok(Streams { id: dataset.id.clone(), streams: all, made })
+            }
             _ => Err(faults),
         }
     }
