@@ -42,7 +42,10 @@ def rule(network, own):
     """a and b of each weight, and the weights themselves; `own` has those of a case by key."""
     entries, weights = [], {}
     norms = {f"{name}." for name, module in network.named_modules() if "Norm" in type(module).__name__}
-    for key, value in network.state_dict().items():
+    state = network.state_dict()
+    # A weight of several names has the values of the last one, which PyTorch loads last.
+    last_name = {value.data_ptr(): key for key, value in state.items() if value.numel()}
+    for key, value in state.items():
         shape, last = list(value.shape), key.rsplit(".", 1)[-1]
         prefix = key[: len(key) - len(last)]
         if key in own:
@@ -58,8 +61,12 @@ def rule(network, own):
         else:
             a, b = 0.0, 0.1
         kind = "int64" if value.dtype == torch.int64 else "float32"
-        entries.append({"name": key, "shape": shape, "type": kind, "a": a, "b": b})
-        made = (a + b * uniform(key, value.numel())).reshape(shape)
+        entry = {"name": key, "shape": shape, "type": kind, "a": a, "b": b}
+        of = last_name.get(value.data_ptr(), key)
+        if of != key:
+            entry["as"] = of
+        entries.append(entry)
+        made = (a + b * uniform(of, value.numel())).reshape(shape)
         weights[key] = torch.from_numpy(made.astype(kind)).to(value.dtype)
     return entries, weights
 

@@ -290,11 +290,20 @@ mod tests {
     #[test]
     fn overrides_are_python_literals_or_texts() -> Result<(), Fault> {
         let mut config = Config::parse("a.json", r#"{"a": {"b": 1}, "c": 0, "d": 1}"#)?;
-        for (key, text) in [("a#b", "[1, 2.5, 'x']"), ("c", "True"), ("d", "None"), ("e", "./a b"), ("f", "{'k': -1}")]
-        {
+        for (key, text) in [
+            ("a#b", "[1, 2.5, 'x']"),
+            ("c", "True"),
+            ("d", "None"),
+            ("e", "./a b"),
+            ("f", "{'k': -1}"),
+            ("g", "['$@a.run(@c, 1)']"),
+        ] {
             config.set_from_text(key, text)?;
         }
-        assert_eq!(*config.root(), json!({"a": {"b": [1, 2.5, "x"]}, "c": true, "d": 1, "e": "./a b", "f": {"k": -1}}));
+        let wanted = json!({
+            "a": {"b": [1, 2.5, "x"]}, "c": true, "d": 1, "e": "./a b", "f": {"k": -1}, "g": ["$@a.run(@c, 1)"]
+        });
+        assert_eq!(*config.root(), wanted);
         Ok(())
     }
 

@@ -275,12 +275,15 @@ impl Expr {
 
 /// The value of a text of the command line: a Python literal where it is one, else the text.
 pub(crate) fn literal(text: &str) -> serde_json::Value {
-    let parsed = match parse(text.trim()) {
+    let parsed = match parse(&text.trim().replace('@', AT)) {
         Ok(Statement::Expression(expr)) => constant(&expr),
         _ => None,
     };
     parsed.unwrap_or_else(|| text.into())
 }
+
+/// Stands for `@` while a literal is parsed: in a list of expressions, a reference belongs to those.
+const AT: &str = "\u{f8ff}";
 
 fn constant(expr: &Expr) -> Option<serde_json::Value> {
     use serde_json::Value;
@@ -296,7 +299,7 @@ fn constant(expr: &Expr) -> Option<serde_json::Value> {
         Expr::Constant(Constant::Bool(truth)) => Some((*truth).into()),
         Expr::Constant(Constant::Int(number)) => Some((*number).into()),
         Expr::Constant(Constant::Float(number)) => serde_json::Number::from_f64(*number).map(Value::Number),
-        Expr::Constant(Constant::Text(text)) => Some(text.clone().into()),
+        Expr::Constant(Constant::Text(text)) => Some(text.replace(AT, "@").into()),
         Expr::Unary(Unary::Neg, of) => match constant(of)? {
             Value::Number(number) => match number.as_i64() {
                 Some(whole) => Some(whole.checked_neg()?.into()),

@@ -111,9 +111,6 @@ impl TorchVisionFCModelConfig {
         if self.model_name == "inception_v3" {
             return self.inception(&scope).map(AnyNetwork::new);
         }
-        if self.transform_input {
-            return Err(ConfigError::value("transform_input", true, "only inception_v3 has it"));
-        }
         self.resnet(&scope).map(AnyNetwork::new)
     }
 
@@ -141,6 +138,9 @@ impl TorchVisionFCModelConfig {
             known: "resnet18, resnet34, resnet50, resnet101, resnet152, resnext50_32x4d, resnext101_32x8d, \
                     resnext101_64x4d, wide_resnet50_2, wide_resnet101_2, inception_v3",
         })?;
+        if self.transform_input {
+            return Err(ConfigError::value("transform_input", true, "only inception_v3 has it"));
+        }
         let (block, layers) = depth(number)?;
         let model = ResNetConfig {
             spatial_dims: 2,

@@ -387,7 +387,9 @@ fn weights(rule: &Path, folder: &Path) -> Tested {
         let shape: Vec<usize> =
             entry["shape"].as_array().into_iter().flatten().filter_map(|n| Some(n.as_u64()? as usize)).collect();
         let count: usize = shape.iter().product();
-        let numbers = (0..count as u64).map(|index| a + b * uniform(name, index));
+        // A weight of several names has the values of the last one, which PyTorch loads last.
+        let of = entry["as"].as_str().unwrap_or(name);
+        let numbers = (0..count as u64).map(|index| a + b * uniform(of, index));
         let made = match entry["type"].as_str() {
             Some("int64") => Entry(Dtype::I64, shape, numbers.flat_map(|n| (n as i64).to_le_bytes()).collect()),
             _ => Entry(Dtype::F32, shape, numbers.flat_map(|n| (n as f32).to_le_bytes()).collect()),
