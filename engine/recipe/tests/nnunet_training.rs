@@ -358,7 +358,7 @@ fn the_second_stage_of_a_cascade_learns() {
     let text = recipe("3d_cascade_fullres");
     let document = Document::parse("plan.toml", text.clone()).expect("TOML");
     let without = Plan::new(document).and_then(|plan| Session::new(plan, folder.path(), &[]).map(|_| ()));
-    let error = without.expect_err("no labels").to_string();
+    let error = without.expect_err("no labels").line();
     assert!(error.contains("--previous-stage"), "{error}");
 
     let from = format!("data.previous_stage={:?}", low.display().to_string());
