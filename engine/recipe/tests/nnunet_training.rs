@@ -371,7 +371,9 @@ fn the_second_stage_of_a_cascade_learns() {
     let item = Cases::all(folder.path(), &trained.plan.recipe).expect("cases").remove(0);
     let sample = as_predicted(&trained.plan.recipe, item.sample());
     let found = trained.segment(sample, Wanted::default()).unwrap_or_else(|error| panic!("{error}"));
-    let by_run = overlap(&found.image.to_vec(), &labels_in(&folder.path().join("truth/ball_0.nii.gz")));
+    let path = out.path().join("by_run.nii.gz");
+    write_nifti(&path, &found.image, NiftiOptions::label()).expect("written");
+    let by_run = overlap(&labels_in(&path), &labels_in(&folder.path().join("truth/ball_0.nii.gz")));
     let model = out.path().join("model");
     let by_model = exported(&run, &model, folder.path(), Some(&low));
     println!("3d_cascade_fullres: Dice of a case by the run {by_run}, by the exported model {by_model}");
