@@ -128,7 +128,7 @@ impl<'a> Machine<'a> {
         let Object::Dict(entries) = self.top()? else {
             return Err("the pickle sets a key of what is no dictionary".to_owned());
         };
-        if items.len() % 2 != 0 {
+        if !items.len().is_multiple_of(2) {
             return Err("the pickle has a key without a value".to_owned());
         }
         entries.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));

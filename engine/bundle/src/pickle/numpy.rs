@@ -181,7 +181,7 @@ fn numbers(kind: &Object, bytes: &[u8]) -> Result<Vec<Number>, String> {
     let Object::Type { kind, size, big } = *kind else {
         return Err("the pickle has numbers without their type".to_owned());
     };
-    if bytes.len() % size != 0 {
+    if !bytes.len().is_multiple_of(size) {
         return Err(format!("the pickle has {} bytes of numbers of {size} bytes each", bytes.len()));
     }
     let number = |part: &[u8]| {
