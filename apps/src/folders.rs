@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Context, Failure, Outcome};
 use crate::interrupt;
 pub use hearth_recipe::run::folders::{open_run, replace};
+use hearth_train::{CAN_WRITE, is_free};
 
 /// Fails if a folder cannot hold a new run, data set or the like: it is a file, or not empty.
 pub fn check_free(folder: &Path) -> Outcome {
@@ -32,15 +33,12 @@ fn check_new(folder: &Path, advice: &str) -> Outcome {
     if folder.is_file() {
         return Err(Failure::new(format!("--out {} is a file; give a folder", folder.display())));
     }
-    let mut inside = match std::fs::read_dir(folder) {
-        Ok(inside) => inside,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Failure::from(error).context(format!("cannot read the folder {}", folder.display()))),
-    };
-    if inside.next().is_none() {
-        return Ok(());
+    match is_free(folder) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::new(format!("{} is not empty: {advice}", folder.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Failure::from(error).context(format!("cannot read the folder {}", folder.display()))),
     }
-    Err(Failure::new(format!("{} is not empty: {advice}", folder.display())))
 }
 
 /// Fails for a path that cannot be handed on as text, which is what plugins, recipes and JSON take:
@@ -68,7 +66,7 @@ impl Reserved {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
         interrupt::made(folder.to_owned(), made);
         let reserved = Self(());
-        let probe = folder.join(".hearth-can-write");
+        let probe = folder.join(CAN_WRITE);
         File::create(&probe)
             .and_then(|_| std::fs::remove_file(&probe))
             .while_doing(|| format!("cannot write into --out {}", folder.display()))?;

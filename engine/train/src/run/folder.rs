@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::lock;
+
 /// The folder of a run: its recipe, checkpoints, curves, logs and summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFolder {
@@ -38,11 +40,36 @@ pub enum RunFolderError {
     },
 }
 
+/// Whether nothing is in a folder but what a process leaves there that is killed before its run has begun: a
+/// file on its way (`.writing-...`), a test whether files can be written, a lock, an empty folder for
+/// checkpoints.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn is_free(folder: &Path) -> io::Result<bool> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let remains = match &*name {
+            "checkpoints" => entry.file_type()?.is_dir() && std::fs::read_dir(entry.path())?.next().is_none(),
+            name => name == CAN_WRITE || name == lock::FILE || name.starts_with(".writing-"),
+        };
+        if !remains {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The file by which a program tries whether a folder can be written to.
+pub const CAN_WRITE: &str = ".hearth-can-write";
+
 impl RunFolder {
     /// Creates the folder of a new run, with the resolved recipe in it.
     ///
     /// # Errors
-    /// When the folder is not empty, or cannot be written.
+    /// When the folder is not [free](is_free), or cannot be written.
     pub fn create(root: &Path, recipe: &str) -> Result<Self, RunFolderError> {
         let folder = Self { root: root.to_owned() };
         let fail = |task, path: &Path| {
@@ -50,7 +77,7 @@ impl RunFolder {
             move |source| RunFolderError::Io { task, path, source }
         };
         std::fs::create_dir_all(root).map_err(fail("make", root))?;
-        if std::fs::read_dir(root).map_err(fail("read", root))?.next().is_some() {
+        if !is_free(root).map_err(fail("read", root))? {
             return Err(RunFolderError::NotEmpty { path: root.to_owned() });
         }
         std::fs::create_dir_all(folder.checkpoints()).map_err(fail("make", &folder.checkpoints()))?;
@@ -124,6 +151,22 @@ mod tests {
         assert_eq!(RunFolder::open(&root).expect("the run"), folder);
         assert!(matches!(RunFolder::create(&root, ""), Err(RunFolderError::NotEmpty { .. })));
         assert!(matches!(RunFolder::open(dir.path()), Err(RunFolderError::NoRun { .. })));
+    }
+
+    #[test]
+    fn what_a_killed_start_leaves_is_in_nobodys_way() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let root = dir.path().join("run");
+        std::fs::create_dir_all(root.join("checkpoints")).expect("a folder");
+        for name in [CAN_WRITE, lock::FILE, ".writing-aB3xYz"] {
+            std::fs::write(root.join(name), "").expect("a file");
+        }
+        assert!(is_free(&root).expect("readable"));
+        std::fs::write(root.join("checkpoints/of-another"), "").expect("a file");
+        assert!(!is_free(&root).expect("readable"));
+        std::fs::remove_file(root.join("checkpoints/of-another")).expect("removed");
+        RunFolder::create(&root, "epochs = 3\n").expect("a free folder");
+        assert!(!is_free(&root).expect("readable") && is_free(&dir.path().join("none")).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The file in the run's folder that is locked.
-const FILE: &str = "run.lock";
+pub(super) const FILE: &str = "run.lock";
 
 /// Whoever watches the folder asks for the lock and gives it back at once: it is tried again so
 /// often, after so long.
