@@ -102,7 +102,7 @@ fn what_cannot_be_read_is_named() {
     fs::copy(made.join("dataset.json"), data.join("dataset.json")).expect("a copy");
     let cases = || {
         let plan = recipe(true, &data, &[]).unwrap_or_else(|error| panic!("{error}"));
-        Cases::all(&data, &plan.recipe).map(|items| items.len()).map_err(|error| error.to_string())
+        Cases::all(&data, &plan.recipe).map(|items| items.len()).map_err(|error| error.line())
     };
     let error = cases().expect_err("none");
     assert!(error.contains("there is no case") && error.contains("CASE.npz"), "{error}");
