@@ -21,7 +21,7 @@ fn within(floats: usize, device: &Device) -> Result<Tensor<1>, String> {
 #[ignore = "needs a Vulkan driver"]
 fn a_group_that_does_not_fit_is_halved_on_vulkan() {
     let device = Device::vulkan(DeviceKind::DefaultDevice);
-    // The largest power of two that fits, from 64 MiB; what does not is told as a lack of memory.
+    // The largest power of two that fits, from 64 MiB; what does not is reported as a lack of memory.
     let mut fits = 1 << 24;
     let refused = loop {
         match within(2 * fits, &device) {

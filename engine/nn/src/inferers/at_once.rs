@@ -70,7 +70,7 @@ impl<'a> AtOnce<'a> {
     }
 }
 
-/// Whether a tensor was not computed since the device had no memory. What a device cannot do is told by
+/// Whether a tensor was not computed since the device had no memory. Any other error is left to
 /// whoever reads the result.
 fn no_memory_for(output: &Tensor<5>) -> bool {
     if host::is_host(&output.device().without_autodiff()) || output.dims().contains(&0) {
