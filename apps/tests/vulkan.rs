@@ -4,6 +4,8 @@
 #![cfg(feature = "vulkan")]
 
 mod common;
+#[path = "../../tests/src/gpu.rs"]
+mod gpu;
 
 use std::path::{Path, PathBuf};
 
@@ -65,7 +67,7 @@ fn voxels(folder: &Path) -> Vec<u8> {
 #[ignore = "needs a Vulkan driver"]
 fn the_program_trains_resumes_and_predicts_on_vulkan() {
     let bench = Bench::new();
-    let ((expected, labels), (found, predicted)) = (bench.train("cpu"), bench.train("vulkan"));
+    let ((expected, labels), (found, predicted)) = (bench.train("cpu"), bench.train(&gpu::word()));
     eprintln!("losses on the CPU {expected:?}, on Vulkan {found:?}");
     assert_eq!((expected.len(), found.len()), (2, 2), "{expected:?} {found:?}");
     for (a, b) in expected.iter().zip(&found) {
@@ -84,8 +86,8 @@ fn host_steps_are_reported_and_a_full_device_is_an_error_on_vulkan() {
     let (recipe, data) = (text(&bench.recipe), text(&bench.data));
     let out = |name: &str| text(&bench.dir.path().join(name));
     let train = |name: &str, set: &str| {
-        let out = out(name);
-        let words = ["train", &recipe, "--data", &data, "--out", &out, "--device", "vulkan", "--epochs", "1"];
+        let (out, gpu) = (out(name), gpu::word());
+        let words = ["train", &recipe, "--data", &data, "--out", &out, "--device", &gpu, "--epochs", "1"];
         [&words[..], &["--set", set]].concat().iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()
     };
     let full = train("full", r#"data.cache={device="same",limit_gib=0.0000001}"#);

@@ -70,7 +70,8 @@ fn sizes_are_followed() {
     assert!((1.7..2.3).contains(&ratio), "twice the voxels take {ratio} times as much");
     // What is said to fit does, and one more does not.
     let limit = 600.0 * f64::from(1 << 20);
-    let fits = of(&["--limit", "600MiB"])["fits"].clone();
+    let found = of(&["--limit", "600MiB"]);
+    let fits = &found["fits"];
     let count = fits["batch_crops"].as_u64().expect("a count");
     let each = found["memory"]["activations_of_a_crop"].as_f64().expect("bytes");
     let program = found["memory"]["program"].as_f64().expect("bytes");

@@ -10,6 +10,10 @@ pub use hearth_data as data;
 #[path = "../../../tests/src/golden.rs"]
 pub mod golden;
 
+#[cfg(feature = "vulkan")]
+#[path = "../../../tests/src/gpu.rs"]
+mod gpu;
+
 #[path = "../../../tests/replay"]
 mod replay {
     pub mod color;
@@ -37,7 +41,7 @@ fn cases_of_this_crate() {
 #[test]
 #[ignore = "needs a Vulkan driver"]
 fn cases_of_this_crate_on_vulkan() {
-    replay::device::choose(burn::tensor::Device::vulkan(burn::tensor::DeviceKind::DefaultDevice));
+    replay::device::choose(gpu::device());
     replay_all();
 }
 

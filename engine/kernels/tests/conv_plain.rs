@@ -1,6 +1,10 @@
 //! Convolutions and their gradients by Burn's operations, on the CPU and on a GPU, against the
 //! CPU's kernels.
 
+#[cfg(feature = "vulkan")]
+#[path = "../../../tests/src/gpu.rs"]
+mod gpu;
+
 use std::sync::Mutex;
 
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
@@ -12,13 +16,13 @@ fn both_ways(
     device: &Device,
     [x, weight]: [&TensorData; 2],
     conv: impl Fn(Tensor<5>, Tensor<5>) -> Tensor<5>,
-) -> [Vec<f32>; 3] {
+) -> [(Vec<usize>, Vec<f32>); 3] {
     let device = device.clone().autodiff();
     let [x, weight] = [x, weight].map(|data| Tensor::<5>::from_data(data.clone(), &device).require_grad());
     let y = conv(x.clone(), weight.clone());
     let gradients = (y.clone() * y.clone()).sum().backward();
     let of = |t: &Tensor<5>| t.grad(&gradients).expect("a gradient").into_data();
-    [y.into_data(), of(&x), of(&weight)].map(|data| data.try_to_vec().expect("f32"))
+    [y.into_data(), of(&x), of(&weight)].map(|data| (data.shape().to_vec(), data.try_to_vec().expect("f32")))
 }
 
 /// The difference on a device, or by plain operations on the CPU where there is no device.
@@ -34,10 +38,10 @@ fn compare(
     use_kernels(true);
     let names = ["result", "gradient of the input", "gradient of the weight"];
     let mut wrong = Vec::new();
-    for ((name, expected), found) in names.iter().zip(expected).zip(found) {
+    for ((name, (shape, expected)), (found_shape, found)) in names.iter().zip(expected).zip(found) {
         let most = expected.iter().map(|v| v.abs()).fold(0.0, f32::max);
         let apart = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        if expected.len() != found.len() || !(apart <= 1e-4 * most) {
+        if shape != found_shape || !(apart <= 1e-4 * most) {
             wrong.push(format!("{what}: {name}: {apart} of {most}"));
         }
     }
@@ -56,7 +60,33 @@ fn plain_convolutions_have_the_values_and_gradients_of_kernels() {
 #[test]
 #[ignore = "needs a Vulkan driver"]
 fn convolutions_on_vulkan_have_the_values_and_gradients_of_kernels() {
-    assert_same(Some(&Device::vulkan(Default::default())));
+    assert_same(Some(&gpu::device()));
+}
+
+/// Enough outputs for a unit to add up several of them, more channels than a unit has, a bias.
+#[cfg(feature = "vulkan")]
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn large_convolutions_on_vulkan_have_the_values_and_gradients_of_kernels() {
+    let _one = ONE.lock().expect("no other failed in the middle");
+    let (device, flex) = (gpu::device(), Device::flex());
+    flex.seed(2);
+    let random = |shape: [usize; 5]| Tensor::<5>::random(shape, Distribution::Normal(0.0, 1.0), &flex).into_data();
+    let x = random([1, 3, 61, 58, 67]);
+    let mut wrong = Vec::new();
+    for (kernel, stride, groups) in [([3; 3], 1, 1), ([3; 3], 2, 1), ([2; 3], 2, 1), ([1; 3], 1, 3), ([5, 3, 1], 1, 1)]
+    {
+        let shape = ConvShape { stride: [stride; 3], padding: kernel.map(|k| k / 2), dilation: [1; 3], groups };
+        let bias = |n: usize, device: &Device| Some(Tensor::<1>::from_floats(&vec![0.5; n][..], device));
+        let what = format!("kernel {kernel:?}, {shape:?}");
+        let weight = random([18, 3 / groups, kernel[0], kernel[1], kernel[2]]);
+        let conv = |x: Tensor<5>, w| conv3d(x.clone(), w, bias(18, &x.device()), shape);
+        wrong.extend(compare(&what, Some(&device), [&x, &weight], conv));
+        let weight = random([3, 9 / groups, kernel[0], kernel[1], kernel[2]]);
+        let conv = |x: Tensor<5>, w| conv_transpose3d(x.clone(), w, bias(9, &x.device()), shape, [stride - 1; 3]);
+        wrong.extend(compare(&format!("{what}, transposed"), Some(&device), [&x, &weight], conv));
+    }
+    assert!(wrong.is_empty(), "{} differ:\n  {}", wrong.len(), wrong.join("\n  "));
 }
 
 fn assert_same(device: Option<&Device>) {

@@ -3,6 +3,9 @@
 
 #![cfg(feature = "vulkan")]
 
+#[path = "../../../tests/src/gpu.rs"]
+mod gpu;
+
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
 use hearth_kernels::dropout::{Drops, dropout};
@@ -28,7 +31,7 @@ fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
 /// Compares the lists of values that a case returns on each device.
 #[track_caller]
 fn same(what: &str, tolerance: f32, case: impl Fn(&Device) -> Vec<Vec<f32>>) {
-    let [cpu, gpu] = [Device::flex(), Device::vulkan(Default::default())].map(|device| case(&device));
+    let [cpu, gpu] = [Device::flex(), gpu::device()].map(|device| case(&device));
     assert_eq!(cpu.len(), gpu.len(), "{what}");
     for (part, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
         assert_eq!(cpu.len(), gpu.len(), "{what}, part {part}");
@@ -242,7 +245,7 @@ fn sums_of_losses_on_vulkan() {
     for (logit, label, odd) in
         [(0.3, 0.0, false), (f32::NAN, 0.0, true), (f32::INFINITY, 1.0, true), (0.3, 2.0, true), (0.3, 0.5, true)]
     {
-        let device = Device::vulkan(Default::default());
+        let device = gpu::device();
         let logits = Tensor::<5>::from_data(TensorData::new(vec![0.1, 0.2, logit, 0.4], [1, 2, 2, 1, 1]), &device);
         let labels = Tensor::<5>::from_data(TensorData::new(vec![1.0, label], [1, 1, 2, 1, 1]), &device);
         let sums = softmax_sums(logits, labels, false, true).expect("a kernel");
@@ -297,7 +300,7 @@ fn sums_of_losses_of_a_sigmoid_on_vulkan() {
     for (logit, target, odd) in
         [(0.3, 0.0, false), (f32::NAN, 0.0, true), (f32::INFINITY, 1.0, true), (0.3, f32::NAN, true)]
     {
-        let device = Device::vulkan(Default::default());
+        let device = gpu::device();
         let of = |value| Tensor::<5>::from_data(TensorData::new(vec![0.1, 0.2, value, 0.4], [1, 2, 2, 1, 1]), &device);
         let sums = sigmoid_sums(of(logit), of(target), false, None, true).expect("a kernel");
         assert_eq!(sums.odd, odd, "logit {logit}, target {target}");
@@ -352,7 +355,7 @@ fn steps_of_optimizers_on_vulkan() {
 fn steps_that_the_device_decides_about_on_vulkan() {
     const COUNT: usize = 1037;
     let taken = [false, true, true, false, false, true, true];
-    let [cpu, gpu] = [Device::flex(), Device::vulkan(Default::default())];
+    let [cpu, gpu] = [Device::flex(), gpu::device()];
     let number = |value: f32, device: &Device| Tensor::<1>::from_floats([value], device);
     let g = |step: usize, device: &Device| {
         let g = draw([COUNT], 10 + step as u64, device);

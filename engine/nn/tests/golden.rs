@@ -11,6 +11,10 @@ pub use hearth_nn as nn;
 #[path = "../../../tests/src/golden.rs"]
 pub mod golden;
 
+#[cfg(feature = "vulkan")]
+#[path = "../../../tests/src/gpu.rs"]
+mod gpu;
+
 #[path = "../../../tests/replay"]
 mod replay {
     pub mod batch;
@@ -47,46 +51,46 @@ fn root() -> std::path::PathBuf {
         .map_or_else(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"), Into::into)
 }
 
+/// The error of a case on the GPU, in a process of its own.
+#[cfg(feature = "vulkan")]
+fn error_on_gpu(path: &std::path::Path) -> Option<String> {
+    let name = [path.parent().and_then(|p| p.file_name()), path.file_name()].map(|part| part.expect("a name"));
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join(name[0])).expect("a folder");
+    std::fs::copy(path, folder.path().join(name[0]).join(name[1])).expect("a copy");
+    let output = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "cases_of_this_crate", "--nocapture"])
+        .env("HEARTH_GOLDEN", folder.path())
+        .env("BURN_DEVICE", gpu::word())
+        .output()
+        .expect("a process");
+    if output.status.success() {
+        return None;
+    }
+    let said = [&output.stdout[..], &output.stderr[..]].map(|text| String::from_utf8_lossy(text).into_owned());
+    let lines = said.iter().flat_map(|text| text.lines());
+    let why = lines.filter(|line| line.contains("differ") || line.contains("panicked")).next_back();
+    let line =
+        format!("{}/{}: {}: {}", name[0].display(), name[1].display(), output.status, why.unwrap_or("no message"));
+    println!("{line}");
+    Some(line)
+}
+
 /// The same on a GPU, or on software Vulkan where there is none. Each case runs in its own process:
 /// a crash of the driver affects one case only, and is reported.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
 fn networks_and_losses_on_vulkan() {
-    let program = std::env::current_exe().expect("this program");
-    let (mut passed, mut failed) = (0, Vec::new());
-    for path in golden::files(&root()).expect("a folder of cases") {
-        let family = path.parent().and_then(|p| p.file_name()).expect("a family");
-        let case = Case::read(&path).expect("a case file");
-        if !["networks", "losses", "metrics", "inferers", "optim"].map(Some).contains(&family.to_str())
-            || case.name.starts_with("schedule")
-        {
-            continue;
-        }
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::create_dir(folder.path().join(family)).expect("a folder");
-        std::fs::copy(&path, folder.path().join(family).join(path.file_name().expect("a name"))).expect("a copy");
-        let output = std::process::Command::new(&program)
-            .args(["--exact", "cases_of_this_crate", "--nocapture"])
-            .env("HEARTH_GOLDEN", folder.path())
-            .env("BURN_DEVICE", "vulkan")
-            .output()
-            .expect("a process");
-        if output.status.success() {
-            passed += 1;
-            continue;
-        }
-        let said = [&output.stdout[..], &output.stderr[..]].map(|text| String::from_utf8_lossy(text).into_owned());
-        let mut why = said
-            .iter()
-            .flat_map(|text| text.lines())
-            .filter(|line| line.contains("differ") || line.contains("panicked"));
-        let why = why.next_back().unwrap_or("no message").to_owned();
-        let line = format!("{}/{}: {}: {why}", family.display(), case.name, output.status);
-        println!("{line}");
-        failed.push(line);
-    }
-    println!("passed {passed}, failed {}", failed.len());
+    use rayon::prelude::*;
+
+    let families = ["networks", "losses", "metrics", "inferers", "optim"].map(|family| root().join(family));
+    let mut cases: Vec<_> =
+        families.iter().flat_map(|family| golden::files(family).expect("a folder of cases")).collect();
+    cases.retain(|path| !Case::read(path).expect("a case file").name.starts_with("schedule"));
+    assert!(!cases.is_empty());
+    let failed: Vec<String> = cases.par_iter().filter_map(|path| error_on_gpu(path)).collect();
+    println!("passed {}, failed {}", cases.len() - failed.len(), failed.len());
     assert!(failed.is_empty(), "{} failed:\n  {}", failed.len(), failed.join("\n  "));
 }
 

@@ -2,9 +2,12 @@
 //! device.
 #![cfg(all(feature = "vulkan", feature = "trace"))]
 
+#[path = "../../../tests/src/gpu.rs"]
+mod gpu;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use burn::tensor::{Device, DeviceKind, Distribution, Int, Tensor};
+use burn::tensor::{Distribution, Int, Tensor};
 use hearth_nn::losses::LossConfig;
 use hearth_nn::networks::{Network, NetworkConfig};
 use hearth_nn::optim::{Gradients, OptimizerConfig};
@@ -43,7 +46,7 @@ fn read<T: DeserializeOwned>(value: Value) -> T {
 #[ignore = "needs a Vulkan driver"]
 fn a_training_step_reads_nothing_back_on_vulkan() {
     tracing::subscriber::set_global_default(Count).expect("no other subscriber");
-    let plain = Device::vulkan(DeviceKind::DefaultDevice);
+    let plain = gpu::device();
     let device = plain.clone().autodiff();
     // Batch norm counts its calls, PReLU learns, and Novograd keeps a norm: each of them has read
     // back in the past.

@@ -1,5 +1,9 @@
 //! Optimizer steps that the device skips, as with the gradient scaler of half precision.
 
+#[cfg(feature = "vulkan")]
+#[path = "../../../tests/src/gpu.rs"]
+mod gpu;
+
 use std::collections::BTreeMap;
 
 use burn::module::{Module, Param};
@@ -32,7 +36,7 @@ fn steps_left_out_leave_no_trace() {
 #[test]
 #[ignore = "needs a Vulkan driver"]
 fn steps_left_out_leave_no_trace_on_vulkan() {
-    leave_no_trace(&Device::vulkan(burn::tensor::DeviceKind::DefaultDevice));
+    leave_no_trace(&gpu::device());
 }
 
 /// Skipped steps have no effect, at any position.

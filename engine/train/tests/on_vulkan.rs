@@ -3,6 +3,9 @@
 
 #![cfg(feature = "vulkan")]
 
+#[path = "../../../tests/src/gpu.rs"]
+mod gpu;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -174,7 +177,7 @@ fn trains(network: &'static str, crop: i64) {
     options.size = 24;
     phantom::spleen(folder.path(), 4, &options).expect("written");
     let items = DecathlonDataset::open(folder.path()).expect("a data set").training;
-    let gpu = device::parse("vulkan").expect("a Vulkan driver");
+    let gpu = device::parse(&gpu::word()).expect("a driver");
     TuneWord::Auto.set(&gpu);
     let on = |device: Device| Problem { items: items.clone(), network, crop, device };
     let [cpu, _] = on(device::parse("cpu").expect("always there")).run();
@@ -206,7 +209,7 @@ fn a_swin_unetr_trains_on_vulkan() {
 #[test]
 #[ignore = "needs a Vulkan driver"]
 fn a_driver_in_software_has_the_machines_memory_on_vulkan() {
-    let memory = device::memory(&device::parse("vulkan").expect("a Vulkan driver")).expect("known");
+    let memory = device::memory(&device::parse(&gpu::word()).expect("a driver")).expect("known");
     assert!(memory.free > 0 && memory.free <= memory.total);
-    assert_eq!(TuneWord::Auto.on(&device::parse("vulkan").expect("a Vulkan driver")), Some(hearth_kernels::Tune::Off));
+    assert_eq!(TuneWord::Auto.on(&device::parse(&gpu::word()).expect("a driver")), Some(hearth_kernels::Tune::Off));
 }

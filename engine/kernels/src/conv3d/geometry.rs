@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 
 use super::ConvShape;
-use super::stored::is_readable;
+use crate::place::{self, Place};
 use crate::ranges::times;
 
 /// A convolution from `input` to `output`. A transposed convolution is the same record read
@@ -109,15 +109,20 @@ impl Geometry {
     }
 }
 
-/// Whether our kernels can take these tensors: on the CPU, of one type, nothing empty.
-fn on_cpu(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
-    is_readable(x) && is_readable(weight) && x.dtype() == weight.dtype()
+/// Taps along an axis that the kernels of GPUs hold at most.
+const LONGEST: usize = 64;
+
+/// Whether our kernels can take these tensors: of one type, nothing empty.
+fn readable(x: &Tensor<5>, weight: &Tensor<5>) -> bool {
+    let kernel = spatial(weight.dims());
+    let short = place::of(x) != Some(Place::Gpu) || kernel.iter().all(|taps| *taps <= LONGEST);
+    place::takes(x) && place::takes(weight) && x.dtype() == weight.dtype() && short
 }
 
 /// The geometry of a convolution that our kernels can do; `None` leaves it, and every error about
 /// shapes, to Burn.
 pub fn of_convolution(x: &Tensor<5>, weight: &Tensor<5>, shape: &ConvShape) -> Option<Geometry> {
-    on_cpu(x, weight).then(|| convolution(x.dims(), weight.dims(), shape)).flatten()
+    readable(x, weight).then(|| convolution(x.dims(), weight.dims(), shape)).flatten()
 }
 
 /// The geometry of a convolution of a tensor and a weight of these dimensions.
@@ -155,7 +160,7 @@ pub fn of_transposed(
     shape: &ConvShape,
     output_padding: [usize; 3],
 ) -> Option<Geometry> {
-    on_cpu(x, weight).then(|| transposed(x.dims(), weight.dims(), shape, output_padding)).flatten()
+    readable(x, weight).then(|| transposed(x.dims(), weight.dims(), shape, output_padding)).flatten()
 }
 
 /// The same for a tensor and a weight of these dimensions.

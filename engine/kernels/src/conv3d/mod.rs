@@ -8,12 +8,17 @@
 //! in their last digits. Where there are many weights and few outputs the weights are read in their
 //! own layout. f16 and bf16 are added up in f32; processors with AVX-512-BF16 add two products of
 //! bf16 at once where that is faster. A transposed convolution is the input gradient of a
-//! convolution, and vice versa. On any other device Burn's own operations run.
+//! convolution, and vice versa.
+//!
+//! On GPUs the same three sums are kernels in CubeCL, in row-major order and without tuning (`cube.rs`).
+//! Kernels of more than 64 taps along an axis are Burn's operations there.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.
 
 mod blocked;
 mod cpu;
+#[cfg(gpu_kernels)]
+mod cube;
 mod few_positions;
 mod geometry;
 mod groups;

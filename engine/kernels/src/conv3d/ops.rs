@@ -1,4 +1,4 @@
-//! Convolution as an operation of the CPU backend, and its node in the autodiff graph.
+//! Convolution as an operation of backends, and its node in the autodiff graph.
 
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -13,7 +13,11 @@ use crate::layer_range::of_layer;
 use crate::ranges::kernel;
 
 /// The sums that convolutions, transposed convolutions and their gradients consist of.
-#[backend_extension(Flex, Autodiff)]
+#[backend_extension(
+    Flex,
+    Cube: cfg(gpu_kernels),
+    Autodiff,
+)]
 pub trait ConvolutionOps: Backend {
     /// `[B, I, ...]` and `[O, I / groups, ...]` to `[B, O, ...]`.
     fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self>;
@@ -201,7 +205,7 @@ fn in_f32(bias: Option<Tensor<1>>) -> Option<Tensor<1>> {
     bias.map(|bias| if bias.dtype() == DType::F32 { bias } else { bias.cast(DType::F32) })
 }
 
-/// Runs a convolution on the CPU backend.
+/// Runs a convolution.
 pub fn convolution(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: Geometry) -> Tensor<5> {
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
     Tensor::from_dispatch(match in_f32(bias) {
@@ -210,7 +214,7 @@ pub fn convolution(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: 
     })
 }
 
-/// Runs a transposed convolution on the CPU backend.
+/// Runs a transposed convolution.
 pub fn transposed(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: Geometry) -> Tensor<5> {
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
     Tensor::from_dispatch(match in_f32(bias) {
@@ -219,7 +223,7 @@ pub fn transposed(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, g: G
     })
 }
 
-/// Runs a weight gradient on the CPU backend.
+/// Runs a weight gradient.
 pub fn weight_gradient(x: Tensor<5>, dy: Tensor<5>, g: Geometry) -> Tensor<5> {
     Tensor::from_dispatch(<Dispatch as ConvolutionOps>::weight_gradient(x.into_dispatch(), dy.into_dispatch(), g))
 }

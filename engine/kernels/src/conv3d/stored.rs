@@ -2,7 +2,6 @@
 //! stays half precision in the graph; sums are f32.
 
 use burn::backend::{Flex, tensor::FloatTensor};
-use burn::tensor::{DType, Tensor};
 use half::bf16;
 
 use super::blocked::{Behind, Loops};
@@ -10,12 +9,7 @@ use super::cpu;
 use super::geometry::Geometry;
 use super::pairs;
 use crate::cast::convert::{in_order, narrow, wide};
-use crate::flex::{floats, is_cpu, with};
-
-/// Whether our convolutions read what this tensor stores.
-pub fn is_readable(x: &Tensor<5>) -> bool {
-    matches!(x.dtype(), DType::F32 | DType::F16 | DType::BF16) && !x.dims().contains(&0) && is_cpu(x)
-}
+use crate::flex::{floats, with};
 
 /// Calls `run` with the values of both, where both are bf16.
 fn of_bf16<R>([a, b]: [&FloatTensor<Flex>; 2], run: impl FnOnce(&[bf16], &[bf16]) -> Option<R>) -> Option<R> {

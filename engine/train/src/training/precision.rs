@@ -41,7 +41,7 @@ pub enum PrecisionError {
     /// The device cannot compute in it.
     #[error("{device} cannot compute in {precision}; use {instead}")]
     Unsupported {
-        /// The device as Burn names it.
+        /// What people call the device.
         device: String,
         /// The requested precision.
         precision: Precision,
@@ -91,7 +91,7 @@ impl Precision {
         let able = [Precision::Bf16, Precision::Fp16, Precision::Fp32];
         let able = able.into_iter().filter(|other| device.supports_dtype(other.dtype())).map(|p| p.to_string());
         Err(PrecisionError::Unsupported {
-            device: format!("{device:?}"),
+            device: crate::device::name(device),
             precision: self,
             instead: able.collect::<Vec<_>>().join(" or "),
         })

@@ -1,0 +1,23 @@
+//! The GPU of the tests that need one: Vulkan's, a card or software, or that of the runtime which
+//! `HEARTH_TEST_GPU` names.
+
+use burn::tensor::Device;
+
+/// The word of `--device`.
+#[allow(dead_code, reason = "only the tests of the program give words")]
+pub fn word() -> String {
+    std::env::var("HEARTH_TEST_GPU").unwrap_or_else(|_| "vulkan".to_owned())
+}
+
+/// The device.
+#[allow(dead_code, reason = "the tests of the program give words")]
+pub fn device() -> Device {
+    match word().as_str() {
+        "vulkan" => Device::vulkan(burn::tensor::DeviceKind::DefaultDevice),
+        #[cfg(feature = "cuda")]
+        "cuda" => Device::cuda(0),
+        #[cfg(feature = "rocm")]
+        "rocm" => Device::rocm(0),
+        other => panic!("HEARTH_TEST_GPU={other}: this build has no such runtime"),
+    }
+}
