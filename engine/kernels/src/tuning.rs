@@ -78,7 +78,7 @@ mod records {
         let times = records.read::<Tuned>().into_iter().filter_map(|tuned| {
             let session = own.iter().find(|session| session.id == tuned.stamp.session)?;
             let began = session.started_unix_ms as f64 / 1e3 + tuned.stamp.offset.as_secs_f64();
-            (began >= start).then(|| [began, began + tuned.record.wall.as_secs_f64()])
+            (began >= start).then_some([began, began + tuned.record.wall.as_secs_f64()])
         });
         let times: Vec<[f64; 2]> = times.collect();
         Tuning { kernels: times.len(), seconds: together(times) }
