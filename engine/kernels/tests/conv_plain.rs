@@ -75,7 +75,8 @@ fn large_convolutions_on_vulkan_have_the_values_and_gradients_of_kernels() {
     let random = |shape: [usize; 5]| Tensor::<5>::random(shape, Distribution::Normal(0.0, 1.0), &flex).into_data();
     let x = random([1, 3, 61, 58, 67]);
     let mut wrong = Vec::new();
-    for (kernel, stride, groups) in [([3; 3], 1, 1), ([3; 3], 2, 1), ([2; 3], 2, 1), ([1; 3], 1, 3), ([5, 3, 1], 1, 1), ([1, 12, 9], 1, 1)]
+    for (kernel, stride, groups) in
+        [([3; 3], 1, 1), ([3; 3], 2, 1), ([2; 3], 2, 1), ([1; 3], 1, 3), ([5, 3, 1], 1, 1), ([1, 12, 9], 1, 1)]
     {
         let shape = ConvShape { stride: [stride; 3], padding: kernel.map(|k| k / 2), dilation: [1; 3], groups };
         let bias = |n: usize, device: &Device| Some(Tensor::<1>::from_floats(&vec![0.5; n][..], device));

@@ -10,7 +10,7 @@
 //! bf16 at once where that is faster. A transposed convolution is the input gradient of a
 //! convolution, and vice versa.
 //!
-//! On GPUs the same three sums are kernels in CubeCL, in row-major order and without tuning (`cube.rs`).
+//! On GPUs the same three sums are kernels in CubeCL, in row-major order and without tuning (`cube`).
 //! Kernels of more than 64 taps along an axis are Burn's operations there.
 //!
 //! Two-dimensional work is depth 1: give the last axis kernel 1, stride 1 and padding 0.

@@ -1,0 +1,163 @@
+//! Convolutions on GPUs, in row-major order from end to end, without tuning: a unit adds up a few
+//! neighbouring outputs of a few channels in registers.
+//!
+//! One kernel does both directions. The input gradient of a convolution with stride `s` falls apart
+//! into `s` convolutions of stride 1 along each axis, one for each remainder of the position, which
+//! read every `s`-th tap and write every `s`-th position. The weights are packed first, so that a
+//! unit finds those that it needs next to each other. The weight gradient is summed in pieces, then
+//! the pieces are added up; the order is the same in every run.
+
+#![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
+mod axis;
+mod correlate;
+mod weights;
+
+use burn::backend::tensor::FloatTensor;
+use burn::tensor::DType;
+use burn_cubecl::CubeBackend;
+use cubecl::ir::ElemType;
+use cubecl::prelude::*;
+
+use self::correlate::{backward, forward};
+use self::weights::weights;
+use super::geometry::Geometry;
+use super::ops::ConvolutionOps;
+use crate::gpu::{UNITS, element, empty, group_sum, groups, ordered};
+use crate::totals::totals;
+
+/// Output channels that a unit adds up at most.
+const OUTS: usize = 8;
+/// Values of a channel that a workgroup adds up.
+const PIECE: usize = 8192;
+
+impl ConvolutionOps for CubeBackend {
+    fn correlate(x: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        forward(x, weight, None, &g)
+    }
+
+    fn correlate_biased(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        g: Geometry,
+    ) -> FloatTensor<Self> {
+        forward(x, weight, Some(bias), &g)
+    }
+
+    fn spread(dy: FloatTensor<Self>, weight: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        backward(dy, weight, None, &g)
+    }
+
+    fn spread_biased(
+        dy: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        g: Geometry,
+    ) -> FloatTensor<Self> {
+        backward(dy, weight, Some(bias), &g)
+    }
+
+    fn weight_gradient(x: FloatTensor<Self>, dy: FloatTensor<Self>, g: Geometry) -> FloatTensor<Self> {
+        weights(x, dy, &g)
+    }
+
+    fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
+        let [x] = ordered([x]);
+        let volume = x.meta.num_elements() / (batch * channels);
+        let pieces = volume.div_ceil(PIECE);
+        let parts = empty(&x, [channels, batch * pieces, 1], DType::F32);
+        let (count, dim) = groups(&x.client, channels * batch * pieces);
+        let (input, output) = (x.clone().into_tensor_arg(), parts.clone().into_tensor_arg());
+        sums_kernel::launch(&x.client, count, dim, input, output, batch as u32, volume as u32, element(&x));
+        totals(parts, [channels])
+    }
+}
+
+/// Channels that a unit adds up.
+fn outs(channels: usize, most: usize) -> usize {
+    channels.next_power_of_two().min(most)
+}
+
+/// The sizes of a launch.
+#[derive(CubeLaunch, CubeType)]
+struct Sizes {
+    units: u32,
+    groups: u32,
+    channels_in: u32,
+    channels_out: u32,
+    nx: u32,
+    ny: u32,
+    nz: u32,
+    ox: u32,
+    oy: u32,
+    oz: u32,
+    kx: u32,
+    kz: u32,
+    stride_x: u32,
+    stride_z: u32,
+    apart_x: u32,
+    apart_z: u32,
+    begin_x: i32,
+    begin_y: i32,
+    begin_z: i32,
+}
+
+/// Whether an output of a unit reads a line of its input.
+fn is_read(line: usize, rows: usize, taps: usize, stride: usize, apart: usize) -> bool {
+    (0..rows).any(|row| (0..taps).any(|tap| row * stride + tap * apart == line))
+}
+
+/// Adds up pieces, and the bias of a channel.
+#[cube(launch)]
+#[allow(clippy::too_many_arguments)]
+fn add_kernel<F: Float>(
+    parts: &Tensor<f32>,
+    bias: &Tensor<f32>,
+    out: &mut Tensor<F>,
+    pieces: u32,
+    volume: u32,
+    channels: u32,
+    #[comptime] biased: bool,
+    #[define(F)] _of: ElemType,
+) {
+    let at = ABSOLUTE_POS;
+    if at >= out.len() {
+        terminate!();
+    }
+    let total = out.len();
+    let mut sum = 0.0f32;
+    for piece in 0..pieces as usize {
+        sum += parts[piece * total + at];
+    }
+    if comptime!(biased) {
+        sum += bias[at / volume as usize % channels as usize];
+    }
+    out[at] = F::cast_from(sum);
+}
+
+/// The sum of a piece of a channel of an image.
+#[cube(launch)]
+fn sums_kernel<F: Float>(x: &Tensor<F>, parts: &mut Tensor<f32>, batch: u32, volume: u32, #[define(F)] _of: ElemType) {
+    let task = CUBE_POS;
+    if task >= parts.len() {
+        terminate!();
+    }
+    let mut places = Shared::new_slice(UNITS);
+    let (batch, volume) = (batch as usize, volume as usize);
+    let pieces = volume.div_ceil(PIECE);
+    let channels = parts.len() / (batch * pieces);
+    let (channel, rest) = (task / (batch * pieces), task % (batch * pieces));
+    let (image, first) = (rest / pieces, rest % pieces * PIECE);
+    let start = (image * channels + channel) * volume;
+    let end = usize::min(first + PIECE, volume);
+    let mut sum = 0.0f32;
+    let mut i = first + UNIT_POS as usize;
+    while i < end {
+        sum += f32::cast_from(x[start + i]);
+        i += UNITS;
+    }
+    let sum = group_sum(sum, &mut places);
+    if UNIT_POS == 0 {
+        parts[task] = sum;
+    }
+}
