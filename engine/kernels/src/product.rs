@@ -113,43 +113,37 @@ static PRODUCT: LazyLock<Product> = LazyLock::new(|| {
         }
     }
     #[cfg(target_arch = "aarch64")]
-    return all::<crate::lanes::Neon, 2>;
+    return few::<crate::lanes::Neon>;
     #[cfg(not(target_arch = "aarch64"))]
-    all::<Portable, 2>
+    few::<Portable>
 });
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
     // SAFETY: as granted.
-    unsafe { all::<crate::lanes::Avx512, 3>(left, steps, right, out, size, add) }
+    unsafe { many::<crate::lanes::Avx512>(left, steps, right, out, size, add) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
     // SAFETY: as granted.
-    unsafe { all::<crate::lanes::Avx2, 1>(left, steps, right, out, size, add) }
+    unsafe { few::<crate::lanes::Avx2>(left, steps, right, out, size, add) }
 }
 
-/// All tiles, `MOST` registers of columns at a time, then the rest.
+/// All tiles where a register of lanes is one of 32: up to three registers of columns at a time.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn all<L: Lanes, const MOST: usize>(
-    left: *const f32,
-    steps: [usize; 2],
-    right: *const f32,
-    out: *mut f32,
-    size: Size,
-    add: bool,
-) {
+unsafe fn many<L: Lanes>(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
     let mut column = 0;
     while column < size.columns {
-        let registers = ((size.columns - column) / WIDTH).min(MOST);
+        let registers = ((size.columns - column) / WIDTH).min(3);
         let mut row = 0;
         while row < size.rows {
             // Where there is one register of columns, more rows: a value of the right factor is
             // used by all of them.
-            let twice = registers == 1 && MOST == 3 && size.rows - row >= 2 * ROWS;
+            let twice = registers == 1 && size.rows - row >= 2 * ROWS;
             // SAFETY: within the ranges that were checked.
             unsafe {
                 let left = left.add(row * steps[0]);
@@ -164,6 +158,31 @@ unsafe fn all<L: Lanes, const MOST: usize>(
             row += if twice { 2 * ROWS } else { ROWS };
         }
         column += registers * WIDTH;
+    }
+}
+
+/// All tiles where a register of lanes is two of 16 or four of 32: the sums of six rows, their
+/// columns and one value of the left factor fit, those of eight do not.
+#[inline(always)]
+unsafe fn few<L: Lanes>(left: *const f32, steps: [usize; 2], right: *const f32, out: *mut f32, size: Size, add: bool) {
+    for column in (0..size.columns).step_by(WIDTH) {
+        let mut row = 0;
+        while row < size.rows {
+            // Tiles of nearly the same height.
+            let rest = size.rows - row;
+            let rows = rest / rest.div_ceil(6);
+            // SAFETY: within the ranges that were checked.
+            unsafe {
+                let left = left.add(row * steps[0]);
+                let (right, out) = (right.add(column), out.add(row * size.columns + column));
+                match rows {
+                    4 => tile::<L, 4, 1>(left, steps, right, out, size, add),
+                    5 => tile::<L, 5, 1>(left, steps, right, out, size, add),
+                    _ => tile::<L, 6, 1>(left, steps, right, out, size, add),
+                }
+            }
+            row += rows;
+        }
     }
 }
 
@@ -226,7 +245,7 @@ mod tests {
                     .map(|k| f64::from(left[r * steps[0] + k * steps[1]]) * f64::from(right[k * columns + c]))
                     .sum()
             };
-            let mut kinds: Vec<Product> = vec![*PRODUCT, all::<Portable, 2>];
+            let mut kinds: Vec<Product> = vec![*PRODUCT, few::<Portable>];
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                 kinds.push(avx2);

@@ -193,6 +193,53 @@ unsafe fn tile<L: Lanes, const S: usize, const V: usize, const N: usize, const P
     }
 }
 
+/// The same, one tap of a run after the other, for processors whose registers do not hold the weights
+/// of a run beside the sums: a value is broadcast for each tap, and nothing is spilled. `taps` is no
+/// constant, or the compiler would broadcast for all taps ahead. Every sum is in the same order.
+#[inline(always)]
+unsafe fn tile_by_tap<L: Lanes, const S: usize, const V: usize, const P: usize>(
+    source: *const f32,
+    offsets: &[usize],
+    taps: usize,
+    weights: *const f32,
+    sums: *mut f32,
+    add: bool,
+) {
+    // SAFETY: the ranges are those named at `Tile`.
+    unsafe {
+        let mut acc = [[L::zero(); V]; P];
+        if add {
+            for p in 0..P {
+                for v in 0..V {
+                    acc[p][v] = L::load(sums.add((p * V + v) * WIDTH));
+                }
+            }
+        }
+        let mut weights = weights;
+        for offset in offsets {
+            for n in 0..taps {
+                let x = source.add(*offset + n * S);
+                let mut weight = [L::zero(); V];
+                for v in 0..V {
+                    weight[v] = L::load(weights.add(v * WIDTH));
+                }
+                for p in 0..P {
+                    let value = spread::<L, S>(x.add(p * S));
+                    for v in 0..V {
+                        acc[p][v] = acc[p][v].fma(value, weight[v]);
+                    }
+                }
+                weights = weights.add(V * WIDTH);
+            }
+        }
+        for p in 0..P {
+            for v in 0..V {
+                acc[p][v].store(sums.add((p * V + v) * WIDTH));
+            }
+        }
+    }
+}
+
 #[inline(always)]
 unsafe fn block<L: Lanes, const S: usize, const V: usize, const N: usize, const I: usize>(
     x: *const f32,
@@ -296,14 +343,14 @@ macro_rules! table {
             found.tiles[1][$p - 1] = Some(tile_of::<$sharing, $vectors, 2, $p> as Tile);
             found.tiles[2][$p - 1] = Some(tile_of::<$sharing, $vectors, 3, $p> as Tile);
         )*
-        $(found.blocks[$n - 1] = ($i, Some(block_of::<$sharing, $vectors, $n, $i> as Block));)*
+        $(found.blocks[$n - 1] = ($i, Some(block_of::<$sharing, $vectors, $n, $i, { $n * $i }> as Block));)*
         found
     }};
 }
 
 /// The loops of one kind of lanes.
 macro_rules! kernels {
-    ($name:ident, $lanes:ty, $(#[$feature:meta])?, vectors $vectors:literal,
+    ($name:ident, $lanes:ty, $(#[$feature:meta])?, vectors $vectors:literal, by_tap $by_tap:literal,
      shared [$($ps:tt)*] [$($bs:tt)*], one [$($p1:tt)*] [$($b1:tt)*], two [$($p2:tt)*] [$($b2:tt)*]) => {
         mod $name {
             use super::*;
@@ -314,15 +361,34 @@ macro_rules! kernels {
             ) {
                 // SAFETY: the caller grants the ranges; these loops are used only where the
                 // instructions are present.
-                unsafe { tile::<$lanes, S, V, N, P>(x, o, w, s, add) }
+                unsafe {
+                    if $by_tap { any_run::<S, V, P>(x, o, N, w, s, add) } else { tile::<$lanes, S, V, N, P>(x, o, w, s, add) }
+                }
+            }
+
+            #[inline(never)]
+            $(#[$feature])?
+            unsafe fn any_run<const S: usize, const V: usize, const P: usize>(
+                x: *const f32, o: &[usize], taps: usize, w: *const f32, s: *mut f32, add: bool,
+            ) {
+                // SAFETY: as above.
+                unsafe { tile_by_tap::<$lanes, S, V, P>(x, o, taps, w, s, add) }
             }
 
             $(#[$feature])?
-            unsafe fn block_of<const S: usize, const V: usize, const N: usize, const I: usize>(
+            unsafe fn block_of<const S: usize, const V: usize, const N: usize, const I: usize, const K: usize>(
                 x: *const f32, o: &[usize], rows: &Rows, dy: *const f32, s: *mut f32,
             ) {
                 // SAFETY: as above.
-                unsafe { block::<$lanes, S, V, N, I>(x, o, rows, dy, s) }
+                unsafe {
+                    if $by_tap {
+                        // The gradients of earlier outputs would not fit the registers.
+                        let each: [usize; K] = std::array::from_fn(|k| o[k / N] + k % N * S);
+                        block::<$lanes, S, V, 1, K>(x, &each, rows, dy, s);
+                    } else {
+                        block::<$lanes, S, V, N, I>(x, o, rows, dy, s);
+                    }
+                }
             }
 
             $(#[$feature])?
@@ -351,30 +417,31 @@ macro_rules! kernels {
 // Thirty-two registers: 24 sums, up to six weights and one broadcast. Blocks of three taps have few
 // sums, because the compiler broadcasts for all of them ahead and would run out of registers.
 #[cfg(target_arch = "x86_64")]
-kernels!(avx512, crate::lanes::Avx512, #[target_feature(enable = "avx512f")], vectors 2,
+kernels!(avx512, crate::lanes::Avx512, #[target_feature(enable = "avx512f")], vectors 2, by_tap false,
     shared [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 8, 2 8, 3 4],
     one [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 8, 2 8, 3 4],
     two [1 2 3 4 5 6 7 8 9 10 11 12] [1 8, 2 6, 3 4]);
 
 // The same, of pairs of bf16; minimal filtering, which shares registers, does not take them.
 #[cfg(target_arch = "x86_64")]
-kernels!(avx512_bf16, crate::lanes::Avx512Bf16, #[target_feature(enable = "avx512f,avx512bf16")], vectors 2,
+kernels!(avx512_bf16, crate::lanes::Avx512Bf16, #[target_feature(enable = "avx512f,avx512bf16")], vectors 2, by_tap false,
     shared [] [],
     one [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24] [1 8, 2 8, 3 4],
     two [1 2 3 4 5 6 7 8 9 10 11 12] [1 8, 2 6, 3 4]);
 
 // Sixteen registers, two for each register of lanes.
 #[cfg(target_arch = "x86_64")]
-kernels!(avx2, crate::lanes::Avx2, #[target_feature(enable = "avx2,fma")], vectors 1,
+kernels!(avx2, crate::lanes::Avx2, #[target_feature(enable = "avx2,fma")], vectors 1, by_tap true,
     shared [1 2 3 4 5 6] [1 6, 2 3, 3 2], one [1 2 3 4 5 6] [1 6, 2 3, 3 2], two [] []);
 
 // Thirty-two registers, four for each register of lanes.
 #[cfg(target_arch = "aarch64")]
-kernels!(neon, crate::lanes::Neon, , vectors 1,
+kernels!(neon, crate::lanes::Neon, , vectors 1, by_tap true,
     shared [1 2 3 4 5 6] [1 6, 2 3, 3 2], one [1 2 3 4 5 6] [1 6, 2 3, 3 2], two [] []);
 
 #[cfg(any(test, not(target_arch = "aarch64")))]
-kernels!(portable, Portable, , vectors 1, shared [1 2 3 4] [1 4, 2 2, 3 1], one [1 2 3 4] [1 4, 2 2, 3 1], two [] []);
+kernels!(portable, Portable, , vectors 1, by_tap true,
+    shared [1 2 3 4] [1 4, 2 2, 3 1], one [1 2 3 4] [1 4, 2 2, 3 1], two [] []);
 
 #[cfg(test)]
 pub mod every {
