@@ -102,6 +102,18 @@ pub fn metaimage(bytes: &[u8]) {
     with_file("x.mha", bytes, |path| drop(hearth_data::read_image(path)));
 }
 
+/// Arrays of Blosc2: an image, and its labels behind [`NEXT_FILE`].
+pub fn b2nd(bytes: &[u8]) {
+    let files: Vec<(&str, &[u8])> = ["case.b2nd", "case_seg.b2nd"].into_iter().zip(split(bytes)).collect();
+    with_files(&files, |folder| {
+        for (name, _) in &files {
+            if let Ok(image) = hearth_data::read_image(folder.join(name)) {
+                assert_eq!(image.to_vec().len(), image.channels() * image.shape().iter().product::<usize>());
+            }
+        }
+    });
+}
+
 /// The list of a Decathlon data set.
 pub fn dataset_json(bytes: &[u8]) {
     with_file("dataset.json", bytes, |path| {

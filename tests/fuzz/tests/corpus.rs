@@ -38,6 +38,11 @@ fn metaimage() {
 }
 
 #[test]
+fn b2nd() {
+    replay("b2nd", hearth_fuzz::b2nd);
+}
+
+#[test]
 fn dataset_json() {
     replay("dataset_json", hearth_fuzz::dataset_json);
 }

@@ -24,11 +24,13 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 /// Limits are those that the functions of `hearth_fuzz` set, or the reader states.
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind { name: "nifti", read: hearth_fuzz::nifti, fixed: MIB, each: 1032 * 9 },
     Kind { name: "npy", read: hearth_fuzz::npy, fixed: MIB, each: 1032 * 9 },
     Kind { name: "nrrd", read: hearth_fuzz::nrrd, fixed: MIB, each: 1032 * 13 },
     Kind { name: "metaimage", read: hearth_fuzz::metaimage, fixed: MIB, each: 1032 * 13 },
+    // Labels are believed to be of their image's size, in chunks that are larger.
+    Kind { name: "b2nd", read: hearth_fuzz::b2nd, fixed: 256 * MIB, each: 1032 * 48 },
     Kind { name: "raster", read: hearth_fuzz::raster, fixed: 8 * MIB, each: 1032 * 13 },
     Kind { name: "dicom", read: hearth_fuzz::dicom, fixed: 512 * MIB, each: 1032 * 9 },
     Kind { name: "tiff", read: hearth_fuzz::tiff, fixed: 256 * MIB, each: 1032 * 9 },
