@@ -11,11 +11,15 @@ use std::panic;
 use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
+mod models;
 mod mutate;
 mod others;
+mod requests;
 
+pub use models::{annotations, bundle, expression, package, plans, probabilities, run};
 pub use mutate::Mutator;
 pub use others::{archive, lists, pickle, plugin, raster, recipe, safetensors};
+pub use requests::request;
 
 use hearth_dicom::{FindingKind, Regions};
 use hearth_slides::{Slide, SlideOptions, TiffFile, TileCache};

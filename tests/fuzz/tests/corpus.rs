@@ -91,3 +91,43 @@ fn pickle() {
 fn plugin() {
     replay("plugin", hearth_fuzz::plugin);
 }
+
+#[test]
+fn package() {
+    replay("package", hearth_fuzz::package);
+}
+
+#[test]
+fn bundle() {
+    replay("bundle", hearth_fuzz::bundle);
+}
+
+#[test]
+fn expression() {
+    replay("expression", hearth_fuzz::expression);
+}
+
+#[test]
+fn plans() {
+    replay("plans", hearth_fuzz::plans);
+}
+
+#[test]
+fn probabilities() {
+    replay("probabilities", hearth_fuzz::probabilities);
+}
+
+#[test]
+fn annotations() {
+    replay("annotations", hearth_fuzz::annotations);
+}
+
+#[test]
+fn run() {
+    replay("run", hearth_fuzz::run);
+}
+
+#[test]
+fn request() {
+    replay("request", hearth_fuzz::request);
+}
