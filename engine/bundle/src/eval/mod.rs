@@ -82,7 +82,7 @@ pub(crate) struct World {
 pub(crate) const ROOM: usize = 20_000_000;
 
 /// How deep expressions and the lambdas that they call may be within each other.
-const DEEPEST: usize = 200;
+const DEEPEST: usize = 120;
 
 /// The bytes of a value, by which other things are counted as values.
 const VALUE: usize = size_of::<Value>();
