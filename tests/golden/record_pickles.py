@@ -181,7 +181,7 @@ def tar(path):
     ]:
         dump((key, storage, kind), index)
         index.write(struct.pack("<i", len(shape)) + bytes(4))
-        index.write(struct.pack(f"<{len(shape)}q", *shape) + struct.pack(f"<{len(shape)}q", *stride) + struct.pack("<q", offset))
+        index.write(struct.pack(f"<{2 * len(shape) + 1}q", *shape, *stride, offset))
 
     class Keyed(pickle.Pickler):
         def persistent_id(self, value):
@@ -205,8 +205,8 @@ tar(FOLDER / "tar.pt")
 (FOLDER / "tensors.json").write_text(json.dumps(tensors) + "\n")
 
 SEEDS.mkdir(parents=True, exist_ok=True)
-for name in ["values.0.pkl", "values.2.pkl", "values.5.pkl", "arrays.1.pkl", "arrays.4.pkl", "records.3.pkl", "postprocessing.2.pkl",
-             "postprocessing.4.pkl", "archive.pt", "stream1.pt", "tar.pt"]:
+for name in ["values.0.pkl", "values.2.pkl", "values.5.pkl", "arrays.1.pkl", "arrays.4.pkl", "records.3.pkl",
+             "postprocessing.2.pkl", "postprocessing.4.pkl", "archive.pt", "stream1.pt", "tar.pt"]:
     (SEEDS / name).write_bytes((FOLDER / name).read_bytes())
 import zipfile
 with zipfile.ZipFile(FOLDER / "archive.pt") as archive:

@@ -112,6 +112,8 @@ fn large_whole_numbers_are_kept() {
     assert_eq!(pickled.whole(), Some(vec![0xff; 8]));
 }
 
+const OPERATIONS: &[u8] = b"(02NKM)]}aesudtlhqRbQ.\x81\x85\x86\x87\x8f\x90\x91\x93\x94\x00\x01\x02";
+
 proptest! {
     #[test]
     fn any_bytes_are_objects_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
@@ -123,7 +125,7 @@ proptest! {
     /// Operations in any order, with small numbers behind.
     #[test]
     fn any_operations_are_objects_or_an_error(
-        bytes in proptest::collection::vec(proptest::sample::select(&b"(02NKM)]}aesudtlhqRbQ.\x81\x85\x86\x87\x8f\x90\x91\x93\x94\x00\x01\x02"[..]), 0..300)
+        bytes in proptest::collection::vec(proptest::sample::select(OPERATIONS), 0..300)
     ) {
         for options in [Options::default(), Options::weights()] {
             let _ = parse(&bytes, &options);

@@ -95,8 +95,12 @@ mod tests {
     /// Labels may be NumPy's, alone or in arrays; no other function is named.
     #[test]
     fn labels_are_numbers_of_python_and_numpy() {
-        let scalar = b"\x80\x02}X\x01\x00\x00\x00acnumpy.core.multiarray\nscalar\ncnumpy\ndtype\nX\x02\x00\x00\x00i2\x89\x88\x87R(K\x03X\x01\x00\x00\x00<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tbC\x02\x02\x01\x86Rs.";
-        assert_eq!(read(scalar), Ok(json!({"a": 258})));
+        let parts: [&[u8]; 3] = [
+            b"\x80\x02}X\x01\x00\x00\x00acnumpy.core.multiarray\nscalar\ncnumpy\ndtype\nX\x02\x00\x00\x00i2\x89\x88\x87R",
+            b"(K\x03X\x01\x00\x00\x00<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb",
+            b"C\x02\x02\x01\x86Rs.",
+        ];
+        assert_eq!(read(&parts.concat()), Ok(json!({"a": 258})));
         let other = b"\x80\x02cnnunetv2.utilities\nother\n.";
         assert!(read(other).is_err_and(|error| error.contains("nnunetv2.utilities.other is not supported")));
     }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::sync::{Mutex, PoisonError};
 
+use zip::read::ZipFile;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::{Result, SavedError, limited};
@@ -12,8 +13,10 @@ use super::{Result, SavedError, limited};
 /// What deflate unpacks a byte to, at most.
 const DEFLATE: u64 = 1032;
 
+type Zip = ZipArchive<BufReader<File>>;
+
 pub(super) struct Archive {
-    zip: Mutex<ZipArchive<BufReader<File>>>,
+    zip: Mutex<Zip>,
     /// The folder of `data.pkl`, with its slash.
     root: String,
     /// Bytes of the file.
@@ -30,6 +33,16 @@ fn wrong(error: &zip::result::ZipError) -> SavedError {
     SavedError::Invalid(error.to_string())
 }
 
+/// An entry. PyTorch can be told not to compute checksums, and then writes 0, which is not compared.
+fn opened<'a>(zip: &'a mut Zip, name: &str) -> Result<ZipFile<'a, BufReader<File>>> {
+    let index = zip.index_for_name(name).ok_or_else(|| format!("{name} is not in the archive"))?;
+    let about = zip.by_index_raw(index).map_err(|error| wrong(&error))?;
+    let without = about.compression() == CompressionMethod::Stored && about.crc32() == 0;
+    drop(about);
+    let entry = if without { zip.by_index_raw(index) } else { zip.by_index(index) };
+    entry.map_err(|error| wrong(&error))
+}
+
 impl Archive {
     /// The archive, and its `data.pkl`.
     pub fn open(file: File, most: u64) -> Result<(Self, Vec<u8>)> {
@@ -40,12 +53,12 @@ impl Archive {
         let root = root.ok_or("the archive holds no data.pkl, as torch.save writes it")?.to_owned();
         let order = format!("{root}byteorder");
         if zip.index_for_name(&order).is_some() {
-            let order = limited(zip.by_name(&order).map_err(|error| wrong(&error))?, 64)?;
+            let order = limited(opened(&mut zip, &order)?, 64)?;
             if order.trim_ascii() != b"little" {
                 return Err("it is of a machine whose first byte is the highest; save it on another".into());
             }
         }
-        let pickle = limited(zip.by_name(&format!("{root}data.pkl")).map_err(|error| wrong(&error))?, most)?;
+        let pickle = limited(opened(&mut zip, &format!("{root}data.pkl"))?, most)?;
         Ok((Archive { zip: Mutex::new(zip), root, length }, pickle))
     }
 
@@ -59,18 +72,9 @@ impl Archive {
 
     /// Some bytes of a storage.
     pub fn read(&self, key: &str, start: u64, count: u64) -> Result<Vec<u8>> {
-        let name = format!("{}data/{key}", self.root);
-        let missing = || format!("storage {key} is not in the archive");
         let mut zip = self.zip.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = zip.index_for_name(&name).ok_or_else(missing)?;
-        let entry = zip.by_index_raw(index).map_err(|error| wrong(&error))?;
-        let (size, stored) = (entry.size(), entry.compression() == CompressionMethod::Stored);
-        // PyTorch can be told not to compute checksums, and writes 0.
-        if stored && entry.crc32() == 0 {
-            return self.window(entry, key, size, start, count);
-        }
-        drop(entry);
-        let entry = zip.by_index(index).map_err(|error| wrong(&error))?;
+        let entry = opened(&mut zip, &format!("{}data/{key}", self.root))?;
+        let size = entry.size();
         self.window(entry, key, size, start, count)
     }
 
