@@ -88,6 +88,25 @@ fn values_within_each_other_are_limited_in_any_order() {
     assert!(fault.to_string().contains("levels deep"), "{fault}");
 }
 
+/// Each macro copies the one before: twice as many values, or one more level.
+#[test]
+fn macros_are_limited_in_values_and_depth() {
+    for (items, part) in [(2, "more than 1000000 values"), (1, "200 levels deep")] {
+        let mut table = Map::new();
+        table.insert("a0".to_owned(), json!([0]));
+        for level in 1..400 {
+            table.insert(format!("a{level}"), json!(vec![format!("%a{}", level - 1); items]));
+        }
+        let config = Config::parse("c.json", &serde_json::Value::Object(table).to_string()).expect("JSON");
+        let fault = Resolver::new(config, PathBuf::from(".")).map(drop).expect_err("a limit");
+        assert!(fault.to_string().contains(part), "no {part:?} in {fault}");
+    }
+    let few = json!({"a": [1, 2], "b": ["%a", "%a"], "c": "%b"}).to_string();
+    let config = Config::parse("c.json", &few).expect("JSON");
+    let made = Resolver::new(config, PathBuf::from(".")).and_then(|resolver| resolver.get("c")).expect("two macros");
+    assert_eq!(made.to_json(), Some(json!([[1, 2], [1, 2]])));
+}
+
 /// The standard library's sort may panic for an order that is none.
 #[test]
 fn what_cannot_be_compared_is_an_error_and_equals_stay_in_order() {
