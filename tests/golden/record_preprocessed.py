@@ -4,7 +4,8 @@
 
 Needs nnunetv2 2.8 and nibabel. It writes FOLDER (tests/golden/nnunet/preprocessed): `raw/Dataset011_Blobs` and
 `preprocessed/Dataset011_Blobs` with plans, data set, splits, and the arrays of nnU-Net's own preprocessor as its
-nnUNetDatasetNumpy writes them (.npz and .pkl), and one case as nnUNetDatasetBlosc2 does (.b2nd) in a folder of its own.
+nnUNetDatasetNumpy writes them (.npz and .pkl), and the same arrays as nnUNetDatasetBlosc2 does (.b2nd) in a folder of
+their own: the first case in chunks with edges that are filled up, the others as the preprocessor chooses them.
 """
 
 import json
@@ -19,7 +20,7 @@ for name in ("nnUNet_raw", "nnUNet_preprocessed", "nnUNet_results"):
 import nibabel as nib
 import numpy as np
 from nnunetv2.preprocessing.preprocessors.default_preprocessor import DefaultPreprocessor
-from nnunetv2.training.dataloading.nnunet_dataset import nnUNetDatasetBlosc2, nnUNetDatasetNumpy
+from nnunetv2.training.dataloading.nnunet_dataset import comp_blosc2_params, nnUNetDatasetBlosc2, nnUNetDatasetNumpy
 from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
 
 CASES = 4
@@ -130,10 +131,14 @@ def main():
         nnUNetDatasetNumpy.save_case(data, seg, properties, str(arrays / name))
         if name == names[0]:
             size = (1, *data.shape[1:])
-            nnUNetDatasetBlosc2.save_case(
-                data, seg, properties, str(packed / name),
-                chunks=(2, 8, 12, 14), blocks=(1, 4, 8, 8), chunks_seg=size, blocks_seg=(1, 4, 8, 8),
-            )
+            shapes = dict(chunks=(2, 8, 12, 14), blocks=(1, 4, 8, 8), chunks_seg=size, blocks_seg=(1, 4, 8, 8))
+        else:
+            # As DefaultPreprocessor.run_case_save does, whose labels are int16.
+            seg, patch = seg.astype(np.int16), tuple(keys["patch_size"])
+            blocks, chunks = comp_blosc2_params(data.shape, patch, data.itemsize)
+            blocks_seg, chunks_seg = comp_blosc2_params(seg.shape, patch, seg.itemsize)
+            shapes = dict(chunks=chunks, blocks=blocks, chunks_seg=chunks_seg, blocks_seg=blocks_seg)
+        nnUNetDatasetBlosc2.save_case(data, seg, properties, str(packed / name), **shapes)
         print(name, data.shape, seg.shape, np.unique(seg))
 
 

@@ -30,6 +30,7 @@ mod network;
 mod opening;
 mod package;
 pub mod plan;
+mod plan_data;
 pub mod plugin;
 pub mod predict;
 mod predict_bundle;

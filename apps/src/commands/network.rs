@@ -1,5 +1,6 @@
 //! A network on the command line: by its name and parameters, or from a recipe.
 
+use hearth_machine::{Allowance, readable};
 use hearth_nn::networks::{AnyNetwork, Network, NetworkConfig, NetworkSpec};
 use hearth_registry::{Document, Entry, Node, Registry, read, unknown};
 
@@ -109,6 +110,15 @@ impl Chosen {
             sizes.iter().enumerate().for_each(|(axis, n)| input[axis + 1] = *n);
         }
         input[0] = batch;
+        let bytes = input.iter().try_fold(4_u64, |all, length| all.checked_mul(*length as u64));
+        let allowed = Allowance::now();
+        if bytes.is_none_or(|bytes| bytes > allowed.bytes) {
+            let lengths = input.map(|length| length.to_string()).join(" x ");
+            return Err(Failure::new(format!(
+                "an input of {lengths} takes {}, and this process may use {allowed}; lower --input or --batch",
+                bytes.map_or_else(|| "more bytes than can be counted".to_owned(), readable)
+            )));
+        }
         net.check_input(input).while_doing(|| match given {
             Some(text) => format!("--input {text}"),
             None => "give the size of the image with --input".to_owned(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
 use hearth_recipe::nnunet::{DatasetJson, NnunetRaw, Plans, preprocessed_recipe, training_recipe};
 
+use super::plan_data::foreign;
 use crate::error::{Context, Failure, Outcome};
 use crate::run::outputs::Outputs;
 use crate::terminal::progress;
@@ -40,6 +41,9 @@ pub struct Args {
 /// Reads all training cases, and writes what nnU-Net's planner would.
 pub fn run(args: &Args) -> Outcome {
     let options = options(args)?;
+    if let Some(failure) = foreign(&args.data) {
+        return Err(failure);
+    }
     if is_preprocessed(&args.data) {
         return preprocessed(args, &options);
     }

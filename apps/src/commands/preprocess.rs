@@ -9,10 +9,11 @@ use serde_json::json;
 use crate::error::{Context, Failure, Outcome};
 use crate::ranks::RanksArgs;
 use crate::recipe::bundled;
+use crate::run::inputs::Input;
 use crate::run::outputs::Outputs;
-use crate::run::{Cases, Plan};
+use crate::run::{Cases, Plan, previous_labels};
 use crate::sharing::{Done, own, prepared, shared};
-use crate::{note, out};
+use crate::{folders, note, out};
 
 /// Arguments of `hearth preprocess`.
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,9 @@ pub struct Args {
     /// All labelled cases of a data set, as --data of `train` takes it
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// The folder of the labels that the earlier stage of a cascade predicted
+    #[arg(long, value_name = "DIR")]
+    pub previous_stage: Option<PathBuf>,
     /// The output folder, for image.nii.gz and label.nii.gz, of a data set CASE_image.nii.gz and
     /// CASE_label.nii.gz
     #[arg(short = 'o', long = "out", value_name = "DIR")]
@@ -80,6 +84,10 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
 fn prepare(args: &Args) -> Outcome<(Plan, Outputs, Vec<Task>)> {
     let mut document = bundled::open(&args.recipe)?;
     document.set_option("--device", "training.device", "cpu")?;
+    if let Some(folder) = &args.previous_stage {
+        let value = toml::Value::String(folders::check_path("--previous-stage", folder)?).to_string();
+        document.set_option("--previous-stage", "data.previous_stage", &value)?;
+    }
     for set in &args.sets {
         document.set(set)?;
     }
@@ -95,6 +103,11 @@ fn prepare(args: &Args) -> Outcome<(Plan, Outputs, Vec<Task>)> {
         let mut sample = Sample::new(name).with("image", Value::Path(image.clone()));
         if let Some(label) = &args.label {
             sample = sample.with("label", Value::Path(label.clone()));
+        }
+        if let Some(stage) = plan.recipe.previous_stage() {
+            let case = Input::File(image.clone()).stem();
+            let labels = previous_labels(&plan.recipe, &case.to_string_lossy())?;
+            sample = labels.into_iter().fold(sample, |sample, file| sample.with(stage.key.as_str(), Value::Path(file)));
         }
         tasks.push(Task { sample, prefix: String::new(), input: image.display().to_string() });
     }

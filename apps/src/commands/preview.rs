@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use hearth_data::{DrawKey, Pipeline, RecipeOptions, Sample, Value};
 
-use crate::error::{Failure, Outcome};
-use crate::out;
+use crate::error::{Context, Failure, Outcome};
 use crate::picture::{Line, Panel, View, Volume, range, save, sheet};
-use crate::recipe::{Document, Node, bundled};
+use crate::recipe::{Document, Node, PreviousStage, bundled};
+use crate::run::inputs::Input;
+use crate::run::labels_of_stage;
 use crate::run::outputs::Outputs;
+use crate::{note, out};
 use serde_json::json;
 
 /// Arguments of `hearth data preview`.
@@ -23,6 +25,10 @@ pub struct Args {
     /// Its label, drawn as an outline
     #[arg(short, long, value_name = "FILE")]
     pub label: Option<PathBuf>,
+    /// The folder of the labels that the earlier stage of a cascade predicted; without it, what the
+    /// image alone shows is drawn
+    #[arg(long, value_name = "DIR")]
+    pub previous_stage: Option<PathBuf>,
     /// The sheet, a PNG
     #[arg(short = 'o', long = "out", value_name = "FILE", default_value = "preview.png")]
     pub out: PathBuf,
@@ -89,6 +95,8 @@ fn names(document: &Document, panels: &[Panel]) -> Vec<String> {
 struct Chain<'a> {
     args: &'a Args,
     tables: Vec<Node>,
+    /// Key and file of the labels of an earlier stage.
+    previous: Option<(String, PathBuf)>,
 }
 
 impl<'a> Chain<'a> {
@@ -105,7 +113,8 @@ impl<'a> Chain<'a> {
                 tables.push(table);
             }
         }
-        Ok(Self { args, tables })
+        let previous = previous(args, &mut tables)?;
+        Ok(Self { args, tables, previous })
     }
 
     /// The first `count` steps.
@@ -114,17 +123,24 @@ impl<'a> Chain<'a> {
         if self.args.label.is_some() {
             keys.push("label".to_owned());
         }
+        keys.extend(self.previous.iter().map(|(key, _)| key.clone()));
         let options = RecipeOptions { keys: Some(keys), ..RecipeOptions::default() };
-        Ok(Pipeline::from_nodes_with(&self.tables[..count], &options)?)
+        let chain = Pipeline::from_nodes_with(&self.tables[..count], &options);
+        if chain.is_err() && self.args.label.is_none() {
+            return chain.while_doing(|| "without --label FILE this recipe's transforms cannot be drawn".to_owned());
+        }
+        Ok(chain?)
     }
 
     fn sample(&self) -> Sample {
         let name = self.args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let sample = Sample::new(name).with("image", Value::Path(self.args.image.clone()));
-        match &self.args.label {
-            Some(label) => sample.with("label", Value::Path(label.clone())),
-            None => sample,
+        let mut sample = Sample::new(name).with("image", Value::Path(self.args.image.clone()));
+        let label = self.args.label.iter().map(|label| ("label", label));
+        let previous = self.previous.iter().map(|(key, file)| (key.as_str(), file));
+        for (key, file) in label.chain(previous) {
+            sample = sample.with(key, Value::Path(file.clone()));
         }
+        sample
     }
 
     /// The deterministic part once, then what the random part makes of it, draw by draw. All are
@@ -183,6 +199,29 @@ impl<'a> Chain<'a> {
             panels.push(panel(first, self.args, caption, view.as_ref().unwrap_or(&own), &mut None)?);
         }
         Ok(panels)
+    }
+}
+
+/// Key and file of the labels of the earlier stage that a chain continues from. Where they are not given,
+/// its steps for them are left out.
+fn previous(args: &Args, tables: &mut Vec<Node>) -> Outcome<Option<(String, PathBuf)>> {
+    match (PreviousStage::of(tables), &args.previous_stage) {
+        (Some(stage), Some(folder)) => {
+            let case = Input::File(args.image.clone()).stem();
+            Ok(Some((stage.key, labels_of_stage(folder, &case.to_string_lossy())?)))
+        }
+        (Some(_), None) => {
+            note!(
+                "drawn without the labels of the earlier stage: `hearth predict RUN --held-out` of that stage writes \
+                 them; give their folder by --previous-stage"
+            );
+            PreviousStage::remove_from(tables);
+            Ok(None)
+        }
+        (None, Some(_)) => {
+            Err(Failure::new("--previous-stage: this recipe continues from no earlier stage of a cascade; remove it"))
+        }
+        (None, None) => Ok(None),
     }
 }
 

@@ -178,6 +178,10 @@ fn wrong_calls_are_errors_and_what_clap_cannot_parse_is_a_usage_error() {
     fail(&["data", "phantom", "spleen", "--out", "o"], 2, &["--cases"]);
     fail(&["bench", "load"], 1, &["bench load needs"]);
     fail(&["bench", "step", "--runs", "0"], 2, &["--runs"]);
+    fail(&["bench", "import", "--runs", "4294967295"], 2, &["--runs", "1000000"]);
+    fail(&["bench", "step", "--patch", "4294967295"], 2, &["--patch"]);
+    fail(&["bench", "step", "--size", "8"], 1, &["--size", "bench step", "--net, --patch, --batch"]);
+    fail(&["bench", "load", "x.nii", "--batch", "8"], 1, &["--batch", "bench load"]);
     let help = run(&["--help"]);
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("hearth demo"));
 }

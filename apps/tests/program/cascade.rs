@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use hearth_data::nifti::read_nifti_values;
-use hearth_data::{Image, NiftiOptions, affine, host_device, write_nifti};
+use hearth_data::{Image, NiftiOptions, affine, host_device, read_nifti, write_nifti};
 
 use crate::common::{errors, fail, run, succeed, text};
 
@@ -63,6 +63,33 @@ fn train(recipe: &Path, data: &str, out: &str, more: &[&str]) -> Vec<String> {
     words
 }
 
+/// What the second stage's transforms make of a case, with the labels of the first in `low-labels` and
+/// without them.
+fn shown_before_it_is_trained(dir: &Path, second: &Path, alone: &Path) {
+    let at = |name: &str| text(&dir.join(name));
+    let image = at("Dataset001_Balls/imagesTr/ball_0_0000.nii.gz");
+    let label = at("Dataset001_Balls/labelsTr/ball_0.nii.gz");
+    let (sheet, second, alone) = (at("sheet.png"), text(second), text(alone));
+    let preview = |recipe: &str, more: &[&str]| {
+        let words = ["data", "preview", recipe, "-i", &image, "-n", "2", "-o", &sheet, "--overwrite"];
+        [&words[..], more].concat().iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()
+    };
+    let stage = ["-l", &label, "--previous-stage", &at("low-labels")];
+    let drawn = run(&preview(&second, &stage[..2]));
+    assert!(drawn.status.success() && errors(&drawn).contains("--previous-stage"), "{}", errors(&drawn));
+    let drawn = run(&preview(&second, &stage));
+    assert!(drawn.status.success() && !errors(&drawn).contains("--previous-stage"), "{}", errors(&drawn));
+    fail(&preview(&second, &["-l", &label, "--previous-stage", &at("none")]), 1, &["none", "no such folder"]);
+    fail(&preview(&alone, &stage), 1, &["continues from no earlier stage"]);
+    fail(&preview(&alone, &[]), 1, &["without --label FILE"]);
+    let words = ["preprocess", &second, "--image", &image, "-o", &at("prepared")];
+    fail(&words, 1, &["labels of an earlier stage", "--previous-stage"]);
+    succeed(&[&words[..], &stage[2..]].concat());
+    // The image and a channel of the first stage's label.
+    let prepared = read_nifti(dir.join("prepared/image.nii.gz")).expect("written");
+    assert_eq!(prepared.channels(), 2);
+}
+
 #[test]
 fn a_cascade_is_planned_trained_and_predicts() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -108,6 +135,7 @@ fn a_cascade_is_planned_trained_and_predicts() {
         1,
         &["continues from no earlier stage"],
     );
+    shown_before_it_is_trained(dir.path(), &second, &recipe("3d_fullres.toml"));
     let one = ["--folds", "2", "--fold", "0", "--previous-stage", &at("low-labels")];
     let trained = run(&train(&second, &data, &at("run"), &one));
     assert!(trained.status.success() && !errors(&trained).contains("--held-out"), "{}", errors(&trained));

@@ -164,6 +164,8 @@ fn a_preprocessed_data_set_gets_its_recipes() {
     let printed = succeed(&train);
     assert!(printed.contains("fold 1: 2 cases validate: blob_0, blob_1"), "{printed}");
     fail(&["plan", &data, "-o", &out, "--memory", "8"], 1, &["--memory", "raw data set"]);
+    let foreign = text(&dir.path().join("plans"));
+    fail(&["plan", &foreign, "-o", &out], 1, &["no dataset.json", "imagesTr", "nnUNet_preprocessed"]);
     fail(&["plan", &data, "-o", &out, "--planner", "L"], 1, &["nnUNetResEncUNetLPlans.json"]);
     fail(
         &["train", "hippocampus", "--data", &data, "--out", &run, "--dry-run"],

@@ -116,6 +116,9 @@ fn networks_that_cannot_fit_are_refused_by_describe_and_convert() {
         at_once(&[&["models", "describe", "UNet"][..], &changes].concat(), &[word]);
         at_once(&[&["convert", &weights, &out, "--network", "UNet"][..], &changes].concat(), &[word]);
     }
+    for (option, size) in [("--input", "1x4294967296x4294967296x4294967296"), ("--batch", "4294967295")] {
+        at_once(&["models", "describe", "UNet", option, size], &["takes", "may use", "lower --input or --batch"]);
+    }
 }
 
 /// What no check foresees ends with a message, and not with a core file.

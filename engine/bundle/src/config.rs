@@ -192,16 +192,29 @@ impl Config {
     /// # Errors
     /// A macro that names nothing; a relative id beyond the root.
     pub(crate) fn expand(&mut self) -> Result<(), Fault> {
-        self.expand_item("")
+        self.expand_item("", &mut 0)
     }
 
-    fn expand_item(&mut self, at: &str) -> Result<(), Fault> {
+    /// Expands an item. `copied` counts the values that macros copied so far.
+    fn expand_item(&mut self, at: &str, copied: &mut usize) -> Result<(), Fault> {
         let parts: Vec<String> = match id::find(&self.root, at) {
             Some(Value::Object(table)) => table.keys().cloned().collect(),
             Some(Value::Array(list)) => (0..list.len()).map(|place| place.to_string()).collect(),
             Some(Value::String(text)) => {
                 let text = text.clone();
-                let value = self.expand_text(&text, at).map_err(|fault| {
+                let expanded = self.expand_text(&text, at).and_then(|value| {
+                    let above = at.split(SEP).count();
+                    // Without a macro it is the text as it was.
+                    match value.is_string() || within_limits(&value, above, copied) {
+                        true => Ok(value),
+                        false => {
+                            let what =
+                                format!("makes more than {MOST_COPIED} values, or is more than {DEEPEST} levels deep");
+                            Err(Fault::new(FaultKind::Config, format!("the macro {what}")))
+                        }
+                    }
+                });
+                let value = expanded.map_err(|fault| {
                     let file = self.file_of(at).to_owned();
                     fault.placed(at, &text).in_file(&file)
                 })?;
@@ -214,7 +227,7 @@ impl Config {
         };
         // A key with the separator in it is no part of an id.
         let plain = |part: &String| !part.contains(SEP);
-        parts.iter().filter(|part| plain(part)).try_for_each(|part| self.expand_item(&id::join(at, part)))
+        parts.iter().filter(|part| plain(part)).try_for_each(|part| self.expand_item(&id::join(at, part), copied))
     }
 
     fn expand_text(&self, text: &str, at: &str) -> Result<Value, Fault> {
@@ -234,6 +247,25 @@ impl Config {
         })?;
         id::find(&tree.root, id).cloned().ok_or_else(|| nothing(format!("{file} has no item {id}")))
     }
+}
+
+/// Values that macros may copy: a config is small, one that doubles itself is not.
+const MOST_COPIED: usize = 1_000_000;
+
+/// Levels of lists and dictionaries.
+const DEEPEST: usize = 200;
+
+/// Whether a value may be copied to where it has so many levels above it.
+fn within_limits(value: &Value, above: usize, copied: &mut usize) -> bool {
+    *copied += 1;
+    let inner = |value: &Value, copied: &mut usize| within_limits(value, above + 1, copied);
+    above <= DEEPEST
+        && *copied <= MOST_COPIED
+        && match value {
+            Value::Object(table) => table.values().all(|value| inner(value, copied)),
+            Value::Array(list) => list.iter().all(|value| inner(value, copied)),
+            _ => true,
+        }
 }
 
 /// A file and an id in it, of which either may be missing: `file.json::id`.

@@ -31,7 +31,6 @@ mod eval;
 mod fault;
 mod id;
 mod metadata;
-mod pickle;
 mod resolve;
 pub mod syntax;
 mod tree;

@@ -32,6 +32,9 @@ pub struct Resolver {
     world: World,
     known: RefCell<HashMap<String, Value>>,
     doing: RefCell<Vec<String>>,
+    /// How many items each known value has within each other, and those being resolved have so far.
+    heights: RefCell<HashMap<String, usize>>,
+    rising: RefCell<Vec<usize>>,
     gathers: Cell<bool>,
     faults: RefCell<Vec<Fault>>,
 }
@@ -53,6 +56,8 @@ impl Resolver {
             modules: Arc::new(modules),
             world: World::new(folder),
             known: RefCell::default(),
+            heights: RefCell::default(),
+            rising: RefCell::default(),
             doing: RefCell::default(),
             gathers: Cell::new(false),
             faults: RefCell::default(),
@@ -88,8 +93,8 @@ impl Resolver {
     /// An id that is not there, a circle, an expression that is outside of the subset or fails.
     pub fn get(&self, id: &str) -> Resolved {
         let id = id::normal(id);
-        if let Some(value) = self.known.borrow().get(&id) {
-            return Ok(value.clone());
+        if let Some(value) = self.already(&id) {
+            return Ok(value);
         }
         let Some(item) = id::find(self.config.root(), &id) else {
             let near = self.config.ids().find(|known| known.eq_ignore_ascii_case(&id));
@@ -127,8 +132,8 @@ impl Resolver {
     }
 
     fn resolve(&self, at: &str, item: &Item) -> Resolved {
-        if let Some(value) = self.known.borrow().get(at) {
-            return Ok(value.clone());
+        if let Some(value) = self.already(at) {
+            return Ok(value);
         }
         let (circle, deep) = {
             let doing = self.doing.borrow();
@@ -143,8 +148,17 @@ impl Resolver {
             return self.or_unknown(fault);
         }
         self.doing.borrow_mut().push(at.to_owned());
+        self.rising.borrow_mut().push(0);
         let made = self.make(at, item);
         self.doing.borrow_mut().pop();
+        let height = self.rising.borrow_mut().pop().unwrap_or(0);
+        // Whoever follows a value recurses, in whatever order its parts were asked for.
+        let made = match height > DEEPEST {
+            true => Err(Fault::new(FaultKind::Config, format!("is nested more than {DEEPEST} levels deep"))),
+            false => made,
+        };
+        self.raise(height);
+        self.heights.borrow_mut().insert(at.to_owned(), height);
         let value = match made {
             Ok(value) => value,
             Err(fault) => {
@@ -154,6 +168,20 @@ impl Resolver {
         };
         self.known.borrow_mut().insert(at.to_owned(), value.clone());
         Ok(value)
+    }
+
+    /// A value that is known.
+    fn already(&self, id: &str) -> Option<Value> {
+        let value = self.known.borrow().get(id).cloned()?;
+        self.raise(self.heights.borrow().get(id).copied().unwrap_or(0));
+        Some(value)
+    }
+
+    /// What is being resolved has a value of this height in it.
+    fn raise(&self, height: usize) {
+        if let Some(above) = self.rising.borrow_mut().last_mut() {
+            *above = (*above).max(height + 1);
+        }
     }
 
     fn or_unknown(&self, fault: Fault) -> Resolved {

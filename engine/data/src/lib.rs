@@ -10,6 +10,7 @@
 
 pub mod affine;
 mod batch_transforms;
+mod blosc2;
 pub mod caches;
 mod collate;
 mod cucim;

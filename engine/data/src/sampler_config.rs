@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Field, Item, Sampler, WeightedRandomSampler};
 
+/// The most cases of an epoch: their order is kept.
+const MOST: usize = 1 << 28;
+
 /// The configuration of a sampler, before the cases are known.
 pub trait SamplerConfig: Debug + Send + Sync {
     /// The sampler of these cases, which are all of them, or those of one of `ranks` ranks that
@@ -76,6 +79,9 @@ impl SamplerConfig for Weighted {
     fn check(&self) -> Result<(), Fault> {
         match self.num_samples {
             Some(0) => Err(Fault::at("num_samples", "an epoch has at least 1 case")),
+            Some(count) if count > MOST => {
+                Err(Fault::at("num_samples", format!("{count} cases are too many, an epoch has at most {MOST}")))
+            }
             _ => Ok(()),
         }
     }
@@ -106,6 +112,9 @@ impl SamplerConfig for Random {
     fn check(&self) -> Result<(), Fault> {
         match self.num_samples {
             Some(0) => Err(Fault::at("num_samples", "an epoch has at least 1 case")),
+            Some(count) if count > MOST => {
+                Err(Fault::at("num_samples", format!("{count} cases are too many, an epoch has at most {MOST}")))
+            }
             _ => Ok(()),
         }
     }
@@ -138,3 +147,20 @@ impl Sampler for InOrder {
 }
 
 entry!(dyn SamplerConfig => Sequential, name: "SequentialSampler", example: "");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_of_no_case_and_of_more_than_a_list_holds_are_refused() {
+        let refused = |num_samples| {
+            let random = Random { num_samples: Some(num_samples), replacement: true };
+            let weighted = Weighted { weights: "w".to_owned(), num_samples: Some(num_samples), replacement: true };
+            let all: [&dyn SamplerConfig; 2] = [&random, &weighted];
+            all.iter().all(|config| config.check().is_err_and(|fault| fault.path == "num_samples"))
+        };
+        assert!(refused(0) && refused(MOST + 1) && refused(usize::MAX));
+        assert!(!refused(1) && !refused(MOST));
+    }
+}

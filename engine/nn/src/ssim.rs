@@ -18,6 +18,9 @@ pub enum KernelType {
     Uniform,
 }
 
+/// The longest axis of a window.
+const MOST: usize = 1 << 16;
+
 /// The options, resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct Ssim {
@@ -41,8 +44,8 @@ impl Ssim {
         }
         let size = size.resolve("win_size", spatial_dims, 1).map_err(|e| e.to_string())?;
         let sigma = sigma.resolve("kernel_sigma", spatial_dims, 1.0).map_err(|e| e.to_string())?;
-        if size.contains(&0) {
-            return Err(format!("win_size is {size:?}: expected at least 1 per axis"));
+        if size.iter().any(|length| !(1..=MOST).contains(length)) {
+            return Err(format!("win_size is {size:?}: expected 1 to {MOST} per axis"));
         }
         if sigma.iter().any(|sigma| !(sigma.is_finite() && *sigma > 0.0)) {
             return Err(format!("kernel_sigma is {sigma:?}: expected numbers above 0"));
@@ -104,4 +107,21 @@ fn gaussian(size: usize, sigma: f32) -> Vec<f32> {
     let line: Vec<f32> = (0..size).map(|i| (-((i as f32 - centre) / sigma).powi(2) / 2.0).exp()).collect();
     let sum: f32 = line.iter().sum();
     line.iter().map(|weight| weight / sum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_that_no_image_has_are_refused() {
+        let of = |size: usize| {
+            let (size, sigma) = (Axes::All(size), Axes::All(1.5));
+            Ssim::new(3, (KernelType::Gaussian, &size, &sigma), [0.01, 0.03], 1.0).map(drop)
+        };
+        assert_eq!(of(11), Ok(()));
+        for size in [0, MOST + 1, usize::MAX] {
+            assert!(of(size).is_err_and(|error| error.contains("expected 1 to 65536")), "{size}");
+        }
+    }
 }

@@ -163,11 +163,24 @@ pub fn read(path: &Path) -> Result<Volume> {
     if values.is_none_or(|values| values > MAX_VALUES) {
         return Err(file(format!("{shape:?} values are more than the limit of {MAX_VALUES}")));
     }
+    // A header can name any shape: there are no more values than deflate can unpack what is there to.
+    if values.is_none_or(|values| values.saturating_mul(4) > held(path).unwrap_or(0)) {
+        return Err(file(format!("the array ends early: {shape:?} values are more than the file has")));
+    }
     if array.order() != npyz::Order::C {
         return Err(file("the array is in Fortran's order; expected C's".to_owned()));
     }
     let data: Vec<f32> = array.into_vec().map_err(io)?;
     Volume::new(channels, [z, y, x], data).ok_or_else(|| file("the array ends early".to_owned()))
+}
+
+/// The bytes that the array of a file can have at most.
+fn held(path: &Path) -> Option<u64> {
+    let mut zip = zip::ZipArchive::new(BufReader::new(File::open(path).ok()?)).ok()?;
+    let index = zip.index_for_name(&format!("{ARRAY}.npy"))?;
+    let entry = zip.by_index_raw(index).ok()?;
+    let (packed, length) = (entry.compressed_size(), std::fs::metadata(path).ok()?.len());
+    Some(entry.size().min(packed.min(length).saturating_mul(1032)))
 }
 
 #[cfg(test)]
@@ -184,6 +197,16 @@ mod tests {
         let bytes = std::fs::read(&path).expect("bytes");
         std::fs::write(&path, &bytes[..bytes.len() / 2]).expect("written");
         assert!(read(&path).is_err());
+        // 32 GiB by the header, and no value.
+        let mut zip = zip::ZipWriter::new(File::create(&path).expect("created"));
+        zip.start_file("probabilities.npy", SimpleFileOptions::default()).expect("an entry");
+        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2048, 2048, 1024), }";
+        let header = format!("{header:<117}\n");
+        let head = [b"\x93NUMPY\x01\x00".as_slice(), &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
+        std::io::Write::write_all(&mut zip, &head).expect("a header");
+        zip.finish().expect("written");
+        let error = read(&path).expect_err("no values").to_string();
+        assert!(error.contains("ends early"), "{error}");
         let one = Volume::new(1, [1, 1, 1], vec![1.0]).expect("one value");
         assert!(mean([Ok(one.clone()), Ok(volume)]).is_err());
         assert_eq!(mean([Ok(one.clone()), Ok(one.clone())]).expect("a mean"), one);

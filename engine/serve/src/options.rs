@@ -60,6 +60,12 @@ impl Default for Options {
     }
 }
 
+/// The most predictions that are computed at once.
+const MOST_JOBS: usize = 1024;
+
+/// The most requests that wait.
+const MOST_WAITING: usize = 1 << 20;
+
 impl Options {
     /// Fails where values exclude each other, or others could reach an unprotected server.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
@@ -74,6 +80,11 @@ impl Options {
         ];
         if let Some((name, _)) = least.into_iter().find(|(_, value)| *value == 0) {
             return Err(ServeError::Option(format!("{name} is 0, expected 1 or more")));
+        }
+        // Each job is a thread, and what waits holds its files.
+        let most = [("jobs", self.jobs, MOST_JOBS), ("queue", self.queue, MOST_WAITING)];
+        if let Some((name, value, most)) = most.into_iter().find(|(_, value, most)| value > most) {
+            return Err(ServeError::Option(format!("{name} is {value}, expected at most {most}")));
         }
         if self.max_spool < self.max_request {
             let [request, spool] = [self.max_request, self.max_spool].map(hearth_machine::readable);
@@ -154,5 +165,8 @@ mod tests {
         assert!(Options::default().check().is_ok());
         assert!(Options { max_spool: 1, ..Options::default() }.check().is_err());
         assert!(Options { jobs: 0, ..Options::default() }.check().is_err());
+        let many = Options { jobs: 1 << 32, ..Options::default() }.check().unwrap_err();
+        assert!(many.to_string().contains("jobs is 4294967296, expected at most 1024"), "{many}");
+        assert!(Options { queue: usize::MAX, ..Options::default() }.check().is_err());
     }
 }

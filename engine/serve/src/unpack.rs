@@ -51,14 +51,19 @@ pub fn unpack(archive: &Path, limit: u64, workspace: &Workspace) -> Result<PathB
             continue;
         }
         let path = folder.join(name);
+        // A name may be too long for a file, or be that of a file and of a folder.
+        let unusable = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => UnpackError::Damaged(format!("{:?} is there twice", entry.name())),
+            io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::InvalidFilename => {
+                UnpackError::Damaged(format!("{:?} cannot be the name of a file: {error}", entry.name()))
+            }
+            _ => error.into(),
+        };
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
+            fs::create_dir_all(parent).map_err(unusable)?;
         }
         // The header may lie about the size, so the bytes are counted.
-        let mut file = File::create_new(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => UnpackError::Damaged(format!("{:?} is there twice", entry.name())),
-            _ => error.into(),
-        })?;
+        let mut file = File::create_new(&path).map_err(unusable)?;
         let mut buffer = vec![0; 256 << 10];
         loop {
             let count = entry.read(&mut buffer).map_err(|error| UnpackError::Damaged(error.to_string()))?;
@@ -132,6 +137,14 @@ mod tests {
         archive(&path, &[("../../outside", b"x")]);
         let error = unpack(&path, 100, &workspace).unwrap_err();
         assert!(matches!(error, UnpackError::Damaged(_)), "{error}");
+
+        let long = "x".repeat(400);
+        for (name, files) in [("e.zip", ["a", "a/b"]), ("f.zip", ["a/b", "a"]), ("g.zip", ["a", long.as_str()])] {
+            let path = workspace.uploads().join(name);
+            archive(&path, &files.map(|name| (name, &b"x"[..])));
+            let error = unpack(&path, 100, &workspace).unwrap_err();
+            assert!(matches!(error, UnpackError::Damaged(_)), "{error}");
+        }
 
         let path = workspace.uploads().join("d.zip");
         fs::write(&path, b"PK\x03\x04 and no more").unwrap();

@@ -35,6 +35,9 @@ fn an_image_in_its_label_map_out() {
     // Several files, a study as a zip.
     let files: [(&str, &str, &[u8]); 2] = [("file", "/tmp/x/t1.nii", b"1"), ("file", "t2.nii", b"2")];
     assert_eq!(server.form("POST", "/predict/reverse", &[], &files).text(), "21");
+    // Of one name, which is that of a folder for such files.
+    let files: [(&str, &str, &[u8]); 2] = [("file", "part1", b"1"), ("file", "part1", b"2")];
+    assert_eq!(server.form("POST", "/predict/reverse", &[], &files).text(), "21");
     let study = zip(&[("study/a/1.dcm", b"1"), ("study/a/2.dcm", b"2")]);
     assert_eq!(server.post("/predict/reverse", &study).text(), "21");
     // Nothing stays.

@@ -11,11 +11,15 @@ use std::panic;
 use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
+mod models;
 mod mutate;
 mod others;
+mod requests;
 
+pub use models::{annotations, bundle, expression, package, plans, probabilities, run};
 pub use mutate::Mutator;
 pub use others::{archive, lists, pickle, plugin, raster, recipe, safetensors};
+pub use requests::request;
 
 use hearth_dicom::{FindingKind, Regions};
 use hearth_slides::{Slide, SlideOptions, TiffFile, TileCache};
@@ -100,6 +104,18 @@ pub fn nrrd(bytes: &[u8]) {
 /// MetaImage.
 pub fn metaimage(bytes: &[u8]) {
     with_file("x.mha", bytes, |path| drop(hearth_data::read_image(path)));
+}
+
+/// Arrays of Blosc2: an image, and its labels behind [`NEXT_FILE`].
+pub fn b2nd(bytes: &[u8]) {
+    let files: Vec<(&str, &[u8])> = ["case.b2nd", "case_seg.b2nd"].into_iter().zip(split(bytes)).collect();
+    with_files(&files, |folder| {
+        for (name, _) in &files {
+            if let Ok(image) = hearth_data::read_image(folder.join(name)) {
+                assert_eq!(image.to_vec().len(), image.channels() * image.shape().iter().product::<usize>());
+            }
+        }
+    });
 }
 
 /// The list of a Decathlon data set.

@@ -3,6 +3,7 @@
 use hearth_data::download::{ArchiveLimits, unpack};
 use hearth_data::layouts::{self, Wants};
 use hearth_data::{Progress, ReadOptions};
+use hearth_pickle::{Options, Others};
 use hearth_registry::Document;
 
 use super::{with_file, with_files};
@@ -58,11 +59,29 @@ pub fn safetensors(bytes: &[u8]) {
     let _ = hearth_nn::weights::summary(bytes);
 }
 
-/// PyTorch's files: pickles, alone and in archives, and MONAI's bundles. Nothing is executed.
+/// Pickles, alone and in PyTorch's files and MONAI's bundles, for each of their users. Nothing is
+/// executed.
 pub fn pickle(bytes: &[u8]) {
-    for name in ["x.pt", "x.zip"] {
-        with_file(name, bytes, |path| drop(hearth_nn::pytorch::StateDict::open(path, &Default::default())));
+    // Small limits, as for DICOM.
+    let all = |options: Options| Options { bytes: 4 << 20, objects: 1 << 17, ..options };
+    let named = Options { others: Others::Named(|name| name.starts_with("nnunetv2.")), ..Options::default() };
+    for options in [Options::default(), Options::weights(), named] {
+        if let Ok((pickled, length)) = hearth_pickle::parse(bytes, &all(options)) {
+            assert!(length <= bytes.len() && !pickled.objects().is_empty());
+        }
     }
+    let files: Vec<(&str, &[u8])> =
+        ["x.pt", "x.zip", "postprocessing.pkl"].into_iter().map(|name| (name, bytes)).collect();
+    with_files(&files, |folder| {
+        for name in ["x.pt", "x.zip"] {
+            let opened = hearth_nn::pytorch::StateDict::open(&folder.join(name), &Default::default());
+            let _ = opened.map(|state| state.to_bytes().map(drop));
+        }
+        let _ = hearth_nnunet::postprocess::read(&folder.join("postprocessing.pkl"));
+        let config = hearth_bundle::Config::parse("x.json", r#"{"x": "$torch.load('x.pt').get('a')"}"#);
+        let resolver = config.and_then(|config| hearth_bundle::Resolver::new(config, folder.to_owned()));
+        let _ = resolver.expect("a config of one item").get("x");
+    });
 }
 
 /// The identity of a plugin's library. Nothing of it runs.

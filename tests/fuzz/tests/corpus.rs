@@ -38,6 +38,11 @@ fn metaimage() {
 }
 
 #[test]
+fn b2nd() {
+    replay("b2nd", hearth_fuzz::b2nd);
+}
+
+#[test]
 fn dataset_json() {
     replay("dataset_json", hearth_fuzz::dataset_json);
 }
@@ -85,4 +90,44 @@ fn pickle() {
 #[test]
 fn plugin() {
     replay("plugin", hearth_fuzz::plugin);
+}
+
+#[test]
+fn package() {
+    replay("package", hearth_fuzz::package);
+}
+
+#[test]
+fn bundle() {
+    replay("bundle", hearth_fuzz::bundle);
+}
+
+#[test]
+fn expression() {
+    replay("expression", hearth_fuzz::expression);
+}
+
+#[test]
+fn plans() {
+    replay("plans", hearth_fuzz::plans);
+}
+
+#[test]
+fn probabilities() {
+    replay("probabilities", hearth_fuzz::probabilities);
+}
+
+#[test]
+fn annotations() {
+    replay("annotations", hearth_fuzz::annotations);
+}
+
+#[test]
+fn run() {
+    replay("run", hearth_fuzz::run);
+}
+
+#[test]
+fn request() {
+    replay("request", hearth_fuzz::request);
 }

@@ -24,11 +24,13 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 /// Limits are those that the functions of `hearth_fuzz` set, or the reader states.
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 23] = [
     Kind { name: "nifti", read: hearth_fuzz::nifti, fixed: MIB, each: 1032 * 9 },
     Kind { name: "npy", read: hearth_fuzz::npy, fixed: MIB, each: 1032 * 9 },
     Kind { name: "nrrd", read: hearth_fuzz::nrrd, fixed: MIB, each: 1032 * 13 },
     Kind { name: "metaimage", read: hearth_fuzz::metaimage, fixed: MIB, each: 1032 * 13 },
+    // Labels are believed to be of their image's size, in chunks that are larger.
+    Kind { name: "b2nd", read: hearth_fuzz::b2nd, fixed: 256 * MIB, each: 1032 * 48 },
     Kind { name: "raster", read: hearth_fuzz::raster, fixed: 8 * MIB, each: 1032 * 13 },
     Kind { name: "dicom", read: hearth_fuzz::dicom, fixed: 512 * MIB, each: 1032 * 9 },
     Kind { name: "tiff", read: hearth_fuzz::tiff, fixed: 256 * MIB, each: 1032 * 9 },
@@ -38,8 +40,20 @@ const KINDS: [Kind; 14] = [
     Kind { name: "recipe", read: hearth_fuzz::recipe, fixed: 16 * MIB, each: 4096 },
     Kind { name: "archive", read: hearth_fuzz::archive, fixed: 4 * MIB, each: 64 },
     Kind { name: "safetensors", read: hearth_fuzz::safetensors, fixed: 64 * KIB, each: 512 },
-    Kind { name: "pickle", read: hearth_fuzz::pickle, fixed: 16 * MIB, each: 1032 * 2 },
+    // An operation of one byte is an object of some thirty; deflate unpacks it first.
+    Kind { name: "pickle", read: hearth_fuzz::pickle, fixed: 24 * MIB, each: 1032 * 4 },
     Kind { name: "plugin", read: hearth_fuzz::plugin, fixed: 64 * KIB, each: 4 },
+    Kind { name: "package", read: hearth_fuzz::package, fixed: 2 * MIB, each: 512 },
+    Kind { name: "bundle", read: hearth_fuzz::bundle, fixed: 512 * MIB, each: 4096 },
+    // What expressions make is at most twenty million values.
+    Kind { name: "expression", read: hearth_fuzz::expression, fixed: 512 * MIB, each: 4096 },
+    Kind { name: "plans", read: hearth_fuzz::plans, fixed: 256 * KIB, each: 1024 },
+    Kind { name: "probabilities", read: hearth_fuzz::probabilities, fixed: MIB, each: 1032 * 9 },
+    Kind { name: "annotations", read: hearth_fuzz::annotations, fixed: 256 * KIB, each: 512 },
+    // The page has scripts and styles of its own, and a drawing of each curve.
+    Kind { name: "run", read: hearth_fuzz::run, fixed: 32 * MIB, each: 4096 },
+    // Forms are kept on disk; an archive in one is unpacked there.
+    Kind { name: "request", read: hearth_fuzz::request, fixed: 32 * MIB, each: 64 },
 ];
 
 #[test]

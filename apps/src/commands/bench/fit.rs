@@ -3,7 +3,7 @@
 use hearth_data::DecathlonDataset;
 use serde_json::json;
 
-use super::reach::{Goal, reach};
+use super::reach::reach;
 use super::{Args, file_name, say};
 use crate::error::Outcome;
 use crate::recipe::bundled;
@@ -25,8 +25,8 @@ pub fn run(args: &Args) -> Outcome {
         ("--patch", "transforms.SpatialPad.spatial_size", patch.clone()),
         ("--patch", "transforms.RandCropByPosNegLabel.spatial_size", patch.clone()),
         ("--patch", "inferer.roi_size", patch),
-        ("--val", "data.validation", format!("{{ last = {} }}", args.val)),
-        ("--epochs", "training.epochs", args.epochs.to_string()),
+        ("--val", "data.validation", format!("{{ last = {} }}", args.val.unwrap_or(4))),
+        ("--epochs", "training.epochs", args.epochs().to_string()),
         ("--seed", "training.seed", args.seed.to_string()),
         ("--device", "training.device", args.device.clone()),
         ("--tune", "training.tune", args.tune.clone()),
@@ -34,11 +34,12 @@ pub fn run(args: &Args) -> Outcome {
     ] {
         document.set_option(option, key, &value)?;
     }
-    let reached = reach(document, folder, &Goal { target: args.target, every: args.every })?;
+    let goal = args.goal();
+    let reached = reach(document, folder, &goal)?;
     say(
         args,
         json!({
-            "bench": "fit", "data": file_name(folder), "target": args.target, "seconds": reached.hit,
+            "bench": "fit", "data": file_name(folder), "target": goal.target, "seconds": reached.hit,
             "epochs": reached.epochs, "best": reached.best, "total": reached.total, "device": args.device,
         }),
     )

@@ -13,7 +13,7 @@ use hearth_nn::optim::OptimizerConfig;
 use hearth_registry::Node;
 use serde_json::{Value, json};
 
-use super::reach::{Goal, Reached, reach};
+use super::reach::{Reached, reach};
 use super::{Args, file_name, say};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Outcome {
     let (recipe, data) = (args.file(0, usage)?.to_string_lossy().into_owned(), args.file(1, usage)?);
     let mut document = bundled::open(&recipe)?;
     for (option, key, value) in [
-        ("--epochs", "training.epochs", args.epochs.to_string()),
+        ("--epochs", "training.epochs", args.epochs().to_string()),
         ("--seed", "training.seed", args.seed.to_string()),
         ("--device", "training.device", args.device.clone()),
         ("--tune", "training.tune", args.tune.clone()),
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Outcome {
     let plan = Plan::new(document.clone())?;
     let rungs = rungs(&plan.recipe, plan.on_processor, rayon::current_num_threads())?;
     let _reserved = args.out.as_deref().map(folders::Reserved::new).transpose()?;
-    let goal = Goal { target: args.target, every: args.every };
+    let goal = args.goal();
     let mut rows: Vec<Row> = Vec::new();
     use_kernels(false);
     for rung in rungs {
@@ -184,7 +184,8 @@ fn name_of(value: &impl serde::Serialize) -> Outcome<String> {
 
 fn line(args: &Args, recipe: &str, data: &Path, rung: &Rung, took: &Reached) -> Value {
     json!({
-        "bench": "ladder", "recipe": recipe, "data": file_name(data), "row": rung.name, "target": args.target, "seconds": took.hit,
+        "bench": "ladder", "recipe": recipe, "data": file_name(data), "row": rung.name, "target": args.goal().target,
+        "seconds": took.hit,
         "epoch_seconds": took.epoch, "prepare_seconds": took.prepared, "epochs": took.epochs, "best": took.best, "total": took.total,
         "device": args.device,
     })

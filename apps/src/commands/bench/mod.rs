@@ -7,6 +7,7 @@ mod fit;
 mod ladder;
 mod models;
 mod networks;
+mod options;
 mod profiling;
 mod reach;
 mod stored;
@@ -34,14 +35,14 @@ pub struct Args {
     /// ladder: RECIPE DATA; models: names of networks
     files: Vec<PathBuf>,
     /// Measurements after the warm-up
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
     /// Threads; by default all of the machine's
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
-    /// step, profile, infer: the network
-    #[arg(long, default_value = "unet")]
-    net: networks::Net,
+    /// step, profile, infer: the network [default: unet]
+    #[arg(long)]
+    net: Option<networks::Net>,
     /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "cpu")]
     device: String,
@@ -51,30 +52,31 @@ pub struct Args {
     /// Mixed precision
     #[arg(long, default_value = "none")]
     amp: Amp,
-    /// Voxels (tiles: pixels) of a patch along each axis
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    /// step, profile, infer, crop, stored, tiles, fit: voxels (tiles: pixels) of a patch along each
+    /// axis
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     patch: Option<u32>,
     /// step, profile: patches in a batch
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: Option<u32>,
-    /// infer: the volume is N x N x N/2
-    #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u32).range(2..))]
-    size: u32,
-    /// infer: windows at a time
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    sw_batch: u32,
-    /// fit, ladder: epochs at most
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
-    epochs: u64,
-    /// fit, ladder: validate after every so many epochs
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
-    every: u64,
-    /// fit: how many of the last cases validate
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    val: u32,
-    /// fit, ladder: stop at this mean Dice
-    #[arg(long, default_value_t = 0.80)]
-    target: f64,
+    /// infer: the volume is N x N x N/2 [default: 160]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096))]
+    size: Option<u32>,
+    /// infer: windows at a time [default: 4]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    sw_batch: Option<u32>,
+    /// fit, ladder: epochs at most [default: 60]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: Option<u64>,
+    /// fit, ladder: validate after every so many epochs [default: 2]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    every: Option<u64>,
+    /// fit: how many of the last cases validate [default: 4]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    val: Option<u32>,
+    /// fit, ladder: stop at this mean Dice [default: 0.8]
+    #[arg(long)]
+    target: Option<f64>,
     /// fit, ladder: the seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -141,6 +143,7 @@ impl Amp {
 
 /// Runs the benchmark.
 pub fn run(args: &Args) -> Outcome {
+    options::check(args)?;
     hearth::kernels::join_thread_pool(args.threads.map_or(0, |threads| threads as usize))?;
     LazyLock::force(&CLOCK);
     match args.bench {
@@ -185,10 +188,24 @@ impl Args {
 
     /// The n-th file, which the bench needs.
     fn file(&self, n: usize, what: &str) -> Outcome<&PathBuf> {
-        self.files.get(n).ok_or_else(|| {
-            let name = self.bench.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-            Failure::new(format!("hearth bench {name} needs {what}"))
-        })
+        self.files
+            .get(n)
+            .ok_or_else(|| Failure::new(format!("hearth bench {} needs {what}", options::word(self.bench))))
+    }
+
+    /// The network of `step`, `profile` and `infer`.
+    fn net(&self) -> networks::Net {
+        self.net.unwrap_or(networks::Net::Unet)
+    }
+
+    /// The most epochs of `fit` and `ladder`.
+    fn epochs(&self) -> u64 {
+        self.epochs.unwrap_or(60)
+    }
+
+    /// Where `fit` and `ladder` stop.
+    fn goal(&self) -> reach::Goal {
+        reach::Goal { target: self.target.unwrap_or(0.80), every: self.every.unwrap_or(2) }
     }
 }
 

@@ -109,7 +109,7 @@ impl Training {
         let precision = args.amp.precision();
         precision.check(&plain)?;
         let device = plain.clone().autodiff();
-        let case = args.net.case()?;
+        let case = args.net().case()?;
         let (patch, batch) = (args.patch.unwrap_or(case.patch) as usize, args.batch.unwrap_or(case.batch) as usize);
         let shape = [batch, case.config.in_channels(), patch, patch, patch];
         let net = case.config.init(&device, 0)?;
@@ -177,13 +177,13 @@ pub fn infer(args: &Args) -> Outcome {
     let device = args.device()?;
     let precision = args.amp.precision();
     precision.check(&device)?;
-    let case = args.net.case()?;
+    let case = args.net().case()?;
     let (patch, channels) = (args.patch.unwrap_or(case.patch) as usize, case.config.in_channels());
-    let size = args.size as usize;
+    let size = args.size.unwrap_or(160) as usize;
     let net = precision.apply(case.config.init(&device, 0)?.valid());
     net.check_input([1, channels, patch, patch, patch])?;
     let inferer = SlidingWindowInferer {
-        sw_batch_size: args.sw_batch as usize,
+        sw_batch_size: args.sw_batch.unwrap_or(4) as usize,
         overlap: 0.5.into(),
         mode: BlendMode::Gaussian,
         ..SlidingWindowInferer::new(&[patch; 3])

@@ -43,7 +43,7 @@ impl Scope<'_> {
             Value::Table(_) | Value::Dict(_) if matches!(name, "get" | "keys" | "values" | "items") => {
                 return dict_method(value, name, &given);
             }
-            Value::Text(text) => return text_method(text, name, &given),
+            Value::Text(text) => return self.text_method(text, name, &given),
             Value::Path(path) => return self.path_method(path, name, &given),
             Value::Column(_) if matches!(name, "tolist" | "to_list") => return Ok(operators::listed(value)),
             Value::List(_) | Value::Tuple(_) if matches!(name, "index" | "count") => {
@@ -157,6 +157,37 @@ impl Scope<'_> {
         Ok(Value::Tuple([Value::List(of("image")?.into()), Value::List(of("label")?.into())].into()))
     }
 
+    fn text_method(&self, text: &Arc<str>, name: &str, given: &CallValue) -> Eval {
+        let arg = |place: usize| given.args.get(place).and_then(Value::as_str);
+        let need = |place: usize| arg(place).ok_or_else(|| Fault::value(format!("{name} of a text without a text")));
+        Ok(match name {
+            "replace" => {
+                let (from, to) = (need(0)?, need(1)?);
+                self.world.take(text.matches(from).count().saturating_mul(to.len()))?;
+                Value::text(text.replace(from, to))
+            }
+            "lower" => Value::text(text.to_lowercase()),
+            "upper" => Value::text(text.to_uppercase()),
+            "strip" => Value::text(text.trim()),
+            "startswith" => Value::Bool(text.starts_with(need(0)?)),
+            "endswith" => Value::Bool(text.ends_with(need(0)?)),
+            "split" => match arg(0) {
+                Some("") => return Err(Fault::value("split by an empty text")),
+                Some(by) => Value::list(text.split(by).map(Value::text)),
+                None => Value::list(text.split_whitespace().map(Value::text)),
+            },
+            "join" => {
+                let parts = operators::elements(given.args.first().unwrap_or(&Value::None))?;
+                let parts: Option<Vec<&str>> = parts.iter().map(Value::as_str).collect();
+                let parts = parts.ok_or_else(|| Fault::value("join of what are no texts"))?;
+                let bytes: usize = parts.iter().map(|part| part.len() + text.len()).sum();
+                self.world.take(bytes)?;
+                Value::text(parts.join(text))
+            }
+            _ => return Err(Fault::outside(format!("{name} of a text is not evaluated"))),
+        })
+    }
+
     fn path_method(&self, path: &Arc<str>, name: &str, given: &CallValue) -> Eval {
         match name {
             "read_text" | "read" => files::read(self.world, path).map(Value::text),
@@ -190,29 +221,5 @@ fn dict_method(value: &Value, name: &str, given: &CallValue) -> Eval {
             let found = entries.iter().find(|(known, _)| known.equals(key)).map(|(_, value)| value.clone());
             found.or_else(|| given.get(1, "default").cloned()).unwrap_or(Value::None)
         }
-    })
-}
-
-fn text_method(text: &Arc<str>, name: &str, given: &CallValue) -> Eval {
-    let arg = |place: usize| given.args.get(place).and_then(Value::as_str);
-    let need = |place: usize| arg(place).ok_or_else(|| Fault::value(format!("{name} of a text without a text")));
-    Ok(match name {
-        "replace" => Value::text(text.replace(need(0)?, need(1)?)),
-        "lower" => Value::text(text.to_lowercase()),
-        "upper" => Value::text(text.to_uppercase()),
-        "strip" => Value::text(text.trim()),
-        "startswith" => Value::Bool(text.starts_with(need(0)?)),
-        "endswith" => Value::Bool(text.ends_with(need(0)?)),
-        "split" => match arg(0) {
-            Some("") => return Err(Fault::value("split by an empty text")),
-            Some(by) => Value::list(text.split(by).map(Value::text)),
-            None => Value::list(text.split_whitespace().map(Value::text)),
-        },
-        "join" => {
-            let parts = operators::elements(given.args.first().unwrap_or(&Value::None))?;
-            let parts: Option<Vec<&str>> = parts.iter().map(Value::as_str).collect();
-            Value::text(parts.ok_or_else(|| Fault::value("join of what are no texts"))?.join(text))
-        }
-        _ => return Err(Fault::outside(format!("{name} of a text is not evaluated"))),
     })
 }

@@ -316,20 +316,32 @@ impl Scope<'_> {
             };
             keyed.push((key, item));
         }
-        let mut failed = None;
         let reverse = given.get(2, "reverse").and_then(Value::truth).unwrap_or(false);
-        keyed.sort_by(|a, b| {
-            let order = operators::order(&a.0, &b.0).unwrap_or_else(|fault| {
-                failed = Some(fault);
-                std::cmp::Ordering::Equal
-            });
-            if reverse { order.reverse() } else { order }
-        });
-        match failed {
-            Some(fault) => Err(fault),
-            None => Ok(Value::list(keyed.into_iter().map(|(_, item)| item))),
-        }
+        let keyed = merge_sorted(keyed, &mut |a, b| {
+            let order = operators::order(&a.0, &b.0)?;
+            Ok(if reverse { order.is_lt() } else { order.is_gt() })
+        })?;
+        Ok(Value::list(keyed.into_iter().map(|(_, item)| item)))
     }
+}
+
+/// Sorts, and leaves equals in their order. Values of different kinds cannot be compared, and NaN is
+/// neither more nor less than a number, for which the sort of the standard library may panic.
+fn merge_sorted<T>(mut items: Vec<T>, is_after: &mut dyn FnMut(&T, &T) -> Eval<bool>) -> Eval<Vec<T>> {
+    if items.len() < 2 {
+        return Ok(items);
+    }
+    let right = items.split_off(items.len() / 2);
+    let (left, right) = (merge_sorted(items, is_after)?, merge_sorted(right, is_after)?);
+    let mut sorted = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        let next = if is_after(a, b)? { right.next() } else { left.next() };
+        sorted.extend(next);
+    }
+    sorted.extend(left);
+    sorted.extend(right);
+    Ok(sorted)
 }
 
 /// A call that is kept as it is.

@@ -7,6 +7,7 @@ mod files;
 mod glob;
 mod names;
 mod operators;
+mod pickled;
 mod torch_file;
 
 use std::cell::RefCell;
@@ -73,10 +74,18 @@ pub(crate) struct World {
     pub loaded: RefCell<BTreeMap<String, Value>>,
     /// Values that may still be made, so that a short expression does not fill the memory.
     pub room: std::cell::Cell<usize>,
+    /// How deep the evaluation is now.
+    depth: std::cell::Cell<usize>,
 }
 
 /// How many values the expressions of a config may make together.
 pub(crate) const ROOM: usize = 20_000_000;
+
+/// How deep expressions and the lambdas that they call may be within each other.
+const DEEPEST: usize = 120;
+
+/// The bytes of a value, by which other things are counted as values.
+const VALUE: usize = size_of::<Value>();
 
 impl World {
     pub fn new(folder: PathBuf) -> Self {
@@ -150,6 +159,17 @@ impl Scope<'_> {
 
     /// The value of an expression.
     pub fn eval(&self, expr: &Expr) -> Eval {
+        let depth = self.world.depth.get();
+        if depth >= DEEPEST {
+            return Err(Fault::value(format!("goes more than {DEEPEST} levels deep: does a lambda call itself?")));
+        }
+        self.world.depth.set(depth + 1);
+        let value = self.evaluated(expr);
+        self.world.depth.set(depth);
+        value
+    }
+
+    fn evaluated(&self, expr: &Expr) -> Eval {
         match expr {
             Expr::Constant(constant) => Ok(match constant {
                 Constant::None => Value::None,
@@ -171,7 +191,7 @@ impl Scope<'_> {
             Expr::Unary(op, of) => operators::unary(*op, &self.eval(of)?),
             Expr::Binary(op, a, b) => {
                 let (a, b) = (self.eval(a)?, self.eval(b)?);
-                operators::binary(*op, &a, &b, self.world)
+                self.counted(operators::binary(*op, &a, &b, self.world)?)
             }
             Expr::Compare(first, rest) => self.compare(first, rest),
             Expr::And(a, b) => {
@@ -211,6 +231,9 @@ impl Scope<'_> {
             }
             Expr::Call(function, args) => self.call(function, args),
             Expr::Lambda(lambda) => {
+                // It keeps the text around it, and the names.
+                let names = 32 * (self.names.len() + self.references.len());
+                self.world.take(16 + self.text.len() / VALUE + names)?;
                 let defaults =
                     lambda.parameters.iter().map(|(_, default)| default.as_ref().map(|e| self.eval(e)).transpose());
                 Ok(Value::Function(Arc::new(Function {
@@ -240,6 +263,16 @@ impl Scope<'_> {
             },
             _ => Ok(value),
         }
+    }
+
+    /// A value that was made: its elements count.
+    fn counted(&self, value: Value) -> Eval {
+        self.world.take(match &value {
+            Value::Text(text) | Value::Path(text) => text.len() / VALUE,
+            Value::Dict(entries) => 2 * entries.len(),
+            other => other.as_slice().map_or(0, <[Value]>::len),
+        })?;
+        Ok(value)
     }
 
     fn truth(&self, expr: &Expr) -> Eval<Option<bool>> {
@@ -362,11 +395,11 @@ impl Scope<'_> {
         if let Expr::Attribute(of, method) = function {
             let of = self.eval(of)?;
             if !matches!(of, Value::Name(_)) {
-                return self.method(&of, method, self.arguments(args)?);
+                return self.counted(self.method(&of, method, self.arguments(args)?)?);
             }
         }
         match self.eval(function)? {
-            Value::Name(name) => self.call_name(&name, self.arguments(args)?),
+            Value::Name(name) => self.counted(self.call_name(&name, self.arguments(args)?)?),
             Value::Function(lambda) => {
                 let given = self.arguments(args)?;
                 call_in(&lambda, &given.args, self.world)

@@ -24,12 +24,16 @@ pub enum Statement {
 /// How deep expressions may be nested.
 const DEEPEST: usize = 60;
 
+/// How many operators, attributes, calls and indices an expression may have: each is around the one before,
+/// and whoever follows an expression recurses.
+const MOST_LINKS: usize = 1000;
+
 /// Parses a text without its `$`.
 ///
 /// # Errors
 /// What is not in the grammar, in words that follow "the expression".
 pub fn parse(text: &str) -> Result<Statement, String> {
-    let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
+    let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0, links: 0 };
     if let Some(import) = parser.import()? {
         return Ok(import);
     }
@@ -57,6 +61,7 @@ struct Parser {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
+    links: usize,
 }
 
 type Parsed<T = Expr> = Result<T, String>;
@@ -182,6 +187,15 @@ impl Parser {
         expr
     }
 
+    /// One more operator around what was parsed.
+    fn link(&mut self) -> Parsed<()> {
+        self.links += 1;
+        match self.links > MOST_LINKS {
+            true => Err(format!("has more than {MOST_LINKS} operators, attributes and calls")),
+            false => Ok(()),
+        }
+    }
+
     fn conditional(&mut self) -> Parsed {
         if self.eat_word("lambda") {
             return self.lambda();
@@ -222,6 +236,7 @@ impl Parser {
     fn or(&mut self) -> Parsed {
         let mut left = self.and()?;
         while self.eat_word("or") {
+            self.link()?;
             left = Expr::Or(Box::new(left), Box::new(self.and()?));
         }
         Ok(left)
@@ -230,6 +245,7 @@ impl Parser {
     fn and(&mut self) -> Parsed {
         let mut left = self.not()?;
         while self.eat_word("and") {
+            self.link()?;
             left = Expr::And(Box::new(left), Box::new(self.not()?));
         }
         Ok(left)
@@ -297,6 +313,7 @@ impl Parser {
                 return Ok(left);
             }
             self.at += 1;
+            self.link()?;
             let right = self.binary(own + 1)?;
             left = Expr::Binary(op, Box::new(left), Box::new(right));
         }
@@ -336,6 +353,9 @@ impl Parser {
     fn postfix(&mut self) -> Parsed {
         let mut expr = self.atom()?;
         loop {
+            if [".", "(", "["].iter().any(|sign| self.is(sign)) {
+                self.link()?;
+            }
             if self.eat(".") {
                 expr = Expr::Attribute(Box::new(expr), self.name()?);
             } else if self.eat("(") {
@@ -435,8 +455,13 @@ impl Parser {
     fn target(&mut self) -> Parsed<Target> {
         let one = |parser: &mut Self| -> Parsed<Target> {
             if parser.eat("(") {
+                parser.depth += 1;
+                if parser.depth > DEEPEST {
+                    return Err(format!("is nested more than {DEEPEST} levels deep"));
+                }
                 let inner = parser.target()?;
                 parser.expect(")")?;
+                parser.depth -= 1;
                 return Ok(inner);
             }
             parser.name().map(Target::Name)

@@ -140,7 +140,7 @@ impl Series {
         self.check_expansion(&readers, options)?;
         let mut values = vec![0.0; total as usize];
         let slice_bytes = shape[0] * shape[1] * shape[2] * size_of::<f32>();
-        let batch = (BATCH / slice_bytes.max(1)).clamp(rayon::current_num_threads(), 64);
+        let batch = at_once(slice_bytes, rayon::current_num_threads());
         for (number, slices) in self.slices.chunks(batch).enumerate() {
             let decode = |s: &Slice| s.file.values(&readers[s.path()], s.frame, options);
             let decoded: Vec<Vec<f32>> = slices.par_iter().map(decode).collect::<Result<_, _>>()?;
@@ -205,6 +205,11 @@ impl Series {
     }
 }
 
+/// How many slices are decoded at once: 64 where they fit, and one for each thread in any case.
+fn at_once(slice_bytes: usize, threads: usize) -> usize {
+    (BATCH / slice_bytes.max(1)).min(64).max(threads)
+}
+
 /// Moves decoded slices (channel, row, column) into the volume (channel, column, row, slice), some
 /// columns per thread.
 fn insert(values: &mut [f32], [_, x, y, z]: [usize; 4], first: usize, slices: &[Vec<f32>]) {
@@ -226,7 +231,18 @@ fn insert(values: &mut [f32], [_, x, y, z]: [usize; 4], first: usize, slices: &[
 
 #[cfg(test)]
 mod tests {
-    use super::insert;
+    use super::{at_once, insert};
+
+    #[test]
+    fn each_thread_has_a_slice_however_many_there_are() {
+        let slice = 512 * 512 * 4;
+        assert_eq!(at_once(slice, 2), 64);
+        assert_eq!(at_once(1 << 40, 2), 2, "large slices");
+        assert_eq!(at_once(0, 2), 64, "empty slices");
+        for threads in [64, 65, 128, 1024] {
+            assert_eq!(at_once(slice, threads), threads);
+        }
+    }
 
     #[test]
     fn slices_are_transposed_into_the_volume() {

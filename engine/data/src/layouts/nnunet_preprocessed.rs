@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::nnunet_raw::{channel_names, labels};
 use super::{CaseList, Layout, Target, Wants, channels, title, with_image, wrong};
 use crate::dataset::read_list;
-use crate::readers::array_shape;
+use crate::readers::{labels_of, preprocessed_shape};
 use crate::{DataError, Item, Parts};
 
 /// A folder of `nnUNet_preprocessed` (`DatasetXXX_Name`): `dataset.json`, and a folder for each
-/// configuration with an archive of arrays for each case, `CASE.npz`, as nnU-Net v2 wrote it before it
-/// wrote `CASE.b2nd`. The recipe's `NnunetPreprocess` leaves such images as they are. Images for
-/// prediction are those of the raw data set.
+/// configuration with the arrays of each case: `CASE.b2nd` and `CASE_seg.b2nd`, or one archive,
+/// `CASE.npz`, as nnU-Net v2 wrote it before. The recipe's `NnunetPreprocess` leaves such images as
+/// they are. Images for prediction are those of the raw data set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NnUnetPreprocessed {
@@ -38,18 +38,21 @@ impl Layout for NnUnetPreprocessed {
             modalities: if wants.images.is_empty() { known.clone() } else { wants.images.clone() },
             ..CaseList::default()
         };
-        for file in archives(&folder)? {
-            let shape = array_shape(&file, "data").map_err(|error| wrong(&file, error.why()))?;
-            if shape.len() != 4 || shape[0] != known.len() {
-                let what = format!("`data` has the shape {shape:?}; expected {} channels and three axes", known.len());
+        for file in arrays(&folder)? {
+            let shape = preprocessed_shape(&file).map_err(|error| wrong(error.path(), error.why()))?;
+            if shape[0] != known.len() {
+                let what = format!("the image has the shape {shape:?}; expected {} channels", known.len());
                 return Err(wrong(&file, what));
             }
             let case = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let part = |channels: Vec<usize>| Parts { files: vec![file.clone()], channels: Some(channels) };
             let mut item = with_image(Item::new(case), "image", part(chosen.clone()));
             if let Target::Image { .. } = wants.target {
-                // Behind the channels of the image.
-                item = item.with_parts("label", part(vec![known.len()]));
+                item = match ends(&file, BLOSC2) {
+                    true => item.with("label", labels_of(&file)),
+                    // Behind the channels of the image.
+                    false => item.with_parts("label", part(vec![known.len()])),
+                };
             }
             list.labelled.push(item);
         }
@@ -57,28 +60,47 @@ impl Layout for NnUnetPreprocessed {
     }
 }
 
-/// The archives of a configuration's cases, in the order of their names.
-fn archives(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+/// The extensions of the files of a case.
+const BLOSC2: &str = "b2nd";
+const ARCHIVE: &str = "npz";
+
+fn ends(file: &Path, extension: &str) -> bool {
+    file.extension().is_some_and(|known| known == extension)
+}
+
+/// The files with the images of a configuration's cases, in the order of their names.
+fn arrays(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     let io = |source| DataError::Io { path: folder.to_owned(), source };
     let files: Vec<PathBuf> = std::fs::read_dir(folder)
         .map_err(io)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()
         .map_err(io)?;
-    let ends = |file: &&PathBuf, end: &str| file.extension().is_some_and(|known| known == end);
-    let mut found: Vec<PathBuf> = files.iter().filter(|file| ends(file, "npz")).cloned().collect();
-    if !found.is_empty() {
-        found.sort();
-        return Ok(found);
-    }
-    let what = match files.iter().any(|file| ends(&file, "b2nd")) {
-        true => {
-            "its cases are .b2nd files, which are not read: give the raw data set (nnUNet_raw), of which a recipe \
-             prepares the same arrays, or let nnU-Net's nnUNetDatasetNumpy.save_case write them as .npz"
-        }
-        false => "there is no case: expected CASE.npz",
+    // As nnU-Net tells images from labels.
+    let labels = |file: &Path| file.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("_seg"));
+    let of = |extension: &str| {
+        let of_labels = |file: &Path| extension == BLOSC2 && labels(file);
+        let chosen = files.iter().filter(|file| ends(file, extension) && !of_labels(file));
+        let mut chosen: Vec<PathBuf> = chosen.cloned().collect();
+        chosen.sort();
+        chosen
     };
-    Err(wrong(folder, what.to_owned()))
+    match (of(BLOSC2), of(ARCHIVE)) {
+        (packed, archives) if packed.is_empty() && archives.is_empty() => {
+            let what = "there is no case: expected CASE.b2nd with CASE_seg.b2nd, or CASE.npz";
+            Err(wrong(folder, what.to_owned()))
+        }
+        (packed, archives) if archives.is_empty() => Ok(packed),
+        (packed, archives) if packed.is_empty() => Ok(archives),
+        (packed, archives) => {
+            let (packed, archives) = (packed.len(), archives.len());
+            let what = format!(
+                "its cases are .b2nd files ({packed}) and .npz files ({archives}), of two versions of nnU-Net, and \
+                 only one of them is up to date: move the others away"
+            );
+            Err(wrong(folder, what))
+        }
+    }
 }
 
 hearth_registry::entry!(

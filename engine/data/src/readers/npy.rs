@@ -66,7 +66,7 @@ pub(super) fn read_named(path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32
 ///
 /// # Errors
 /// A file that is none, is damaged, or has no such array.
-pub fn array_shape(path: &Path, name: &str) -> Result<Vec<usize>, ReadError> {
+pub(super) fn array_shape(path: &Path, name: &str) -> Result<Vec<usize>, ReadError> {
     let file = BufReader::new(File::open(path).map_err(|e| ReadError::new(path, e))?);
     let shape = || -> Result<Vec<usize>, String> {
         let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
@@ -148,6 +148,29 @@ impl Stored {
                 bytes.as_chunks::<2>().0.par_iter().map(read).collect()
             }
         }
+    }
+}
+
+/// The type of an array's numbers, by NumPy's name for it (`<f4`), for arrays that other files hold.
+pub(super) struct Numbers {
+    stored: Stored,
+    big: bool,
+}
+
+impl Numbers {
+    /// `size`: the bytes of a number, as the file says it beside the name.
+    pub fn named(name: &str, size: usize) -> Result<Self, String> {
+        let known = name.parse::<npyz::TypeStr>().ok().filter(|known| known.size_field() == size as u64);
+        let known = known.and_then(|known| {
+            let stored = Stored::of(known.type_char(), known.size_field())?;
+            Some(Numbers { stored, big: known.endianness() == Endianness::Big })
+        });
+        known.ok_or_else(|| format!("elements of type {name:?} in {size} bytes; expected whole or real numbers"))
+    }
+
+    /// The values in the order of the bytes.
+    pub fn values(&self, bytes: &[u8]) -> Vec<f32> {
+        self.stored.in_order(bytes, self.big)
     }
 }
 

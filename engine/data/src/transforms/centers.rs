@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use crate::params::{OneOrMany, resolve_size};
-use crate::{Sample, TransformError};
+use crate::{Fault, Sample, TransformError};
 
 /// The probability of a foreground centre: as requested, or forced where one list is empty.
 ///
@@ -103,6 +103,21 @@ pub(super) fn same_shape(
         }
     }
     Ok(())
+}
+
+/// The most crops of a case.
+const MOST: usize = 1 << 24;
+
+/// Checks `num_samples`, crops of a case.
+///
+/// # Errors
+/// None, or more than any case is cut into.
+pub(super) fn check_samples(count: usize) -> Result<(), Fault> {
+    match count {
+        0 => Err(Fault::at("num_samples", "is 0")),
+        1..=MOST => Ok(()),
+        _ => Err(Fault::at("num_samples", format!("{count} crops of a case are too many, at most {MOST} are cut"))),
+    }
 }
 
 /// One sample per box: these images are cropped (of stored ones only the box is read), everything

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::centers::{WarnOnce, class_ratios, crop_size, cut, same_shape, start_around};
+use super::centers::{WarnOnce, check_samples, class_ratios, crop_size, cut, same_shape, start_around};
 use super::class_indices;
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
@@ -205,9 +205,7 @@ impl Transform for RandCropByLabelClasses {
                 return Err(Fault::at("ratios", format!("has {} entries for {classes} classes", ratios.len())));
             }
         }
-        if self.num_samples == 0 {
-            return Err(Fault::at("num_samples", "is 0"));
-        }
+        check_samples(self.num_samples)?;
         if let Some(key) = &self.indices_key {
             known.remove(key);
         }

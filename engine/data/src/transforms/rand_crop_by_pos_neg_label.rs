@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::centers::{WarnOnce, crop_size, cut, foreground_ratio, same_shape, start_around};
+use super::centers::{WarnOnce, check_samples, crop_size, cut, foreground_ratio, same_shape, start_around};
 use super::foreground_and_background;
 use crate::params::{Keys, OneOrMany, check_key};
 use crate::transform::{Transform, describe};
@@ -205,9 +205,7 @@ impl Transform for RandCropByPosNegLabel {
         if !(self.pos >= 0.0 && self.neg >= 0.0 && self.pos + self.neg > 0.0 && (self.pos + self.neg).is_finite()) {
             return Err(Fault::at("pos", "and neg must not be negative, nor both 0"));
         }
-        if self.num_samples == 0 {
-            return Err(Fault::at("num_samples", "is 0"));
-        }
+        check_samples(self.num_samples)?;
         for key in [&self.fg_indices_key, &self.bg_indices_key].into_iter().flatten() {
             known.remove(key);
         }

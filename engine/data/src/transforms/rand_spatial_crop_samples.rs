@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::centers::cut;
+use super::centers::{check_samples, cut};
 use super::rand_spatial_crop::{Boxes, common_shape, yes};
 use crate::params::{Keys, OneOrMany};
 use crate::transform::{Transform, describe};
@@ -93,10 +93,7 @@ impl Transform for RandSpatialCropSamples {
 
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
-        match self.num_samples {
-            0 => Err(Fault::at("num_samples", "is 0")),
-            _ => Ok(()),
-        }
+        check_samples(self.num_samples)
     }
 
     fn describe(&self) -> serde_json::Value {

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::centers::{WarnOnce, cut, same_shape};
+use super::centers::{WarnOnce, check_samples, cut, same_shape};
 use super::fg_bg_to_indices::with_values;
 use crate::params::{Keys, OneOrMany, check_key, resolve_size};
 use crate::transform::{Transform, describe};
@@ -178,10 +178,7 @@ impl Transform for RandWeightedCrop {
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_key("w_key", &self.w_key, known)?;
-        match self.num_samples {
-            0 => Err(Fault::at("num_samples", "is 0")),
-            _ => Ok(()),
-        }
+        check_samples(self.num_samples)
     }
 
     fn describe(&self) -> serde_json::Value {

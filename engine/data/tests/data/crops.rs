@@ -237,6 +237,13 @@ fn bad_parameters_are_refused_before_the_first_case() {
     assert_eq!(refused(Box::new(SpatialPad::new("image", 4).mode(vec![PadMode::Edge; 2]))), "mode");
     assert_eq!(refused(Box::new(CenterScaleCrop::new("image", f64::NAN))), "roi_scale");
     assert_eq!(refused(Box::new(RandSpatialCropSamples::new("image", 4, 0))), "num_samples");
+    // More than any list of crops holds: nothing is allocated for them.
+    let many = usize::MAX;
+    assert_eq!(refused(Box::new(RandSpatialCropSamples::new("image", 4, many))), "num_samples");
+    let by_class = RandCropByLabelClasses::new("image", "image", 4).num_samples(many);
+    assert_eq!(refused(Box::new(by_class)), "num_samples");
+    assert_eq!(refused(Box::new(RandWeightedCrop::new("image", "image", 4).num_samples(many))), "num_samples");
+    assert_eq!(refused(Box::new(RandCoarseDropout::new("image", many, 2))), "holes");
     assert_eq!(
         refused(Box::new(RandCropByLabelClasses::new("image", "image", 4).ratios(Some(vec![1.0, -1.0])))),
         "ratios"

@@ -1,5 +1,7 @@
 //! The crate as its users see it, against closed forms, recorded values and real clients.
 
+mod absurd;
+mod blosc2;
 #[path = "../common/cases.rs"]
 mod cases;
 mod check_case;

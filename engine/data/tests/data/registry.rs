@@ -6,7 +6,7 @@ use hearth_data::{DrawKey, Effect, Image, Pipeline, Sample, Transform, Value, af
 use hearth_registry::{Node, Origin, Registry};
 
 /// A sample with everything that examples name.
-fn sample(folder: &std::path::Path) -> Sample {
+pub(super) fn sample(folder: &std::path::Path) -> Sample {
     let image = |values: Vec<f32>, shape| Image::from_values(values, shape, affine::IDENTITY, &host_device());
     let wave = |n: usize| (0..n).map(|i| 0.5 + 0.4 * (i as f32 * 0.37).sin()).collect::<Vec<f32>>();
     let cube = [1, 16, 16, 16];

@@ -324,6 +324,8 @@ fn parameters_that_make_no_sense_are_told_before_the_first_case() {
         (Box::new(GridDistortion::new("image", 0, vec![vec![1.0]; 3])), "num_cells"),
         (Box::new(GridDistortion::new("image", 2, vec![vec![1.0; 2]; 3])), "distort_steps"),
         (Box::new(RandGridDistortion::new("image").distort_limit([0.0, nan])), "distort_limit"),
+        (Box::new(RandGridDistortion::new("image").num_cells(usize::MAX)), "num_cells"),
+        (Box::new(GridDistortion::new("image", [2, 1 << 17, 2], vec![vec![1.0; 3]; 3])), "num_cells"),
     ];
     for (transform, parameter) in bad {
         let text = refused(&*transform);

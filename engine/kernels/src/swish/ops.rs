@@ -1,5 +1,6 @@
 //! The activation as an operation of backends, and its node in the autodiff graph.
 
+use crate::layer_range::of_layer;
 use burn::backend::autodiff::Autodiff;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
@@ -38,7 +39,7 @@ impl<B: SwishOps> Backward<B, 1> for SwishBackward {
 
 impl<B: SwishOps, C: CheckpointStrategy> SwishOps for Autodiff<B, C> {
     fn logistic_gate(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        match SwishBackward.prepare::<C>([x.node()]).compute_bound().stateful() {
+        match of_layer(SwishBackward).prepare::<C>([x.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
                 let x = x.into_primitive();
                 prep.finish(x.clone(), B::logistic_gate(x))

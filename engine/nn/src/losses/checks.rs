@@ -11,6 +11,21 @@ pub(super) fn wanted(asked: Option<bool>, x: &Tensor<5>) -> bool {
     asked.unwrap_or_else(|| host::is_host(&x.device().inner()))
 }
 
+/// The highest power that values are raised to; Burn's own powers are none beyond 64 bits.
+const MOST_POWER: f64 = 1e9;
+
+/// Checks a power that values are raised to.
+///
+/// # Errors
+/// One below `least`, beyond [`MOST_POWER`], or that is not a number.
+pub(super) fn check_power(loss: &'static str, key: &'static str, power: f64, least: f64) -> Result<(), LossError> {
+    if (least..=MOST_POWER).contains(&power) {
+        return Ok(());
+    }
+    let reason = format!("{key} is {power}: expected {least} to {MOST_POWER}");
+    Err(LossError::Option { key, loss, reason })
+}
+
 /// Calls `look` with the values in row-major order, on any device.
 fn look<R>(x: &Tensor<5>, mut look: impl FnMut(&[f32]) -> R) -> Result<R, LossError> {
     let x = x.clone().without_autodiff().cast(DType::F32);

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activation::Activation;
+use super::checks::check_power;
 use super::inputs::{Inputs, Prepared, check_weight, per_class};
 use super::{ClassWeight, Loss, LossError, Reduction};
 use crate::softmax::log_softmax;
@@ -175,10 +176,7 @@ impl Loss for FocalLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
-        if self.gamma.is_nan() || self.gamma < 0.0 {
-            let reason = format!("gamma is {}: expected at least 0", self.gamma);
-            return Err(LossError::Option { key: "gamma", loss: NAME, reason });
-        }
+        check_power(NAME, "gamma", self.gamma, 0.0)?;
         check_weight(NAME, self.weight.as_ref())
     }
 
@@ -206,3 +204,18 @@ hearth_registry::entry!(
     paper: "Lin et al. 2017, arXiv:1708.02002",
     example: "gamma = 2.0"
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_that_cannot_be_computed_are_refused() {
+        let loss = FocalLoss::default;
+        assert!(loss().check().is_ok() && loss().gamma(0.0).check().is_ok());
+        for gamma in [-0.1, f64::NAN, f64::INFINITY, 1e300] {
+            let error = loss().gamma(gamma).check().expect_err("refused").to_string();
+            assert!(error.contains("gamma"), "{error}");
+        }
+    }
+}

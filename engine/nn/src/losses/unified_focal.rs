@@ -5,7 +5,7 @@ use derive_setters::Setters;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::checks::{self, check_finite, check_labels};
+use super::checks::{self, check_finite, check_labels, check_power};
 use super::labels::one_hot;
 use super::{Loss, LossError, Reduction};
 use crate::ignored::counted;
@@ -65,6 +65,12 @@ impl Default for AsymmetricUnifiedFocalLoss {
 const NAME: &str = "AsymmetricUnifiedFocalLoss";
 const EPSILON: f64 = 1e-7;
 
+/// The most classes of a target; each is a channel.
+const MOST_CLASSES: usize = 1 << 16;
+
+/// How far below 0 a power may be.
+const MOST_BELOW: f64 = 1e6;
+
 impl AsymmetricUnifiedFocalLoss {
     /// Two channels of the prediction, clamped away from 0 and 1, and of the target.
     fn pair(&self, input: Tensor<5>, target: Tensor<5>) -> Result<[Tensor<5>; 2], LossError> {
@@ -116,12 +122,13 @@ impl Loss for AsymmetricUnifiedFocalLoss {
     }
 
     fn check(&self) -> Result<(), LossError> {
+        check_power(NAME, "gamma", self.gamma, -MOST_BELOW)?;
         match self.num_classes {
-            0 | 1 => {
-                let reason = format!("num_classes is {}: expected at least 2", self.num_classes);
+            2..=MOST_CLASSES => Ok(()),
+            count => {
+                let reason = format!("num_classes is {count}: expected 2 to {MOST_CLASSES}");
                 Err(LossError::Option { key: "num_classes", loss: NAME, reason })
             }
-            _ => Ok(()),
         }
     }
 
@@ -154,3 +161,22 @@ hearth_registry::entry!(
     example: r#"to_onehot_y = true
 num_classes = 2"#
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_and_classes_that_cannot_be_computed_are_refused() {
+        let loss = AsymmetricUnifiedFocalLoss::default;
+        assert!(loss().check().is_ok());
+        for gamma in [f64::NAN, f64::INFINITY, 1e300, 2e9, -1e300] {
+            let error = loss().gamma(gamma).check().expect_err("refused").to_string();
+            assert!(error.contains("gamma"), "{error}");
+        }
+        for count in [0, 1, usize::MAX] {
+            let error = loss().num_classes(count).check().expect_err("refused").to_string();
+            assert!(error.contains("expected 2 to 65536"), "{error}");
+        }
+    }
+}

@@ -2,9 +2,9 @@
 //! safetensors.
 //!
 //! Such a file holds a pickle, a small program that Python runs when it opens the file. Here it is
-//! parsed and never run: tensors, dictionaries and lists are read, any other object is skipped and
-//! reported by its type, and a file that calls a command or an interpreter is refused. The parser
-//! is Burn's `pytorch-reader`, which checks every length before it allocates.
+//! parsed and never run ([`hearth_pickle`]): tensors, dictionaries and lists are read, any other
+//! object is skipped and reported by its type, and a file that names a command or an interpreter is
+//! refused.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -16,19 +16,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod foreign;
 mod nesting;
 mod rename;
 mod source;
+mod tree;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use pytorch_reader::{DType, PickleValue, PytorchReader, Tensor};
+use hearth_pickle::torch::{Saved, SavedError};
+use hearth_pickle::{Dtype as Kind, Options, PickleError, Tensor};
 use safetensors::tensor::{Dtype, View};
 
 pub use rename::{Rule, RuleError};
+use tree::Tree;
 
 /// A PyTorch file that cannot be read, or does not hold weights.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +49,7 @@ pub enum PytorchError {
     Format {
         /// The file.
         path: PathBuf,
-        /// The reader's error.
+        /// What is wrong.
         reason: String,
     },
     /// The pickle would have executed code.
@@ -91,7 +94,8 @@ pub struct OpenOptions {
 #[derive(Debug)]
 pub struct StateDict {
     path: PathBuf,
-    tensors: BTreeMap<String, Tensor>,
+    saved: Saved,
+    tensors: BTreeMap<String, Arc<Tensor>>,
     /// Where in the file the weights were: dotted, empty for its root.
     pub found_at: String,
     /// The prefix that was removed from every key: `module.` of data-parallel training,
@@ -99,14 +103,22 @@ pub struct StateDict {
     pub prefix: String,
     /// The types of other Python objects, which were skipped.
     pub passed_over: Vec<String>,
-    /// Everything in the file; tensors by their type alone.
-    tree: PickleValue,
+    /// Everything in the file.
+    tree: Tree,
     /// Keeps a file that was unpacked from a bundle alive.
     _unpacked: Option<tempfile::TempPath>,
 }
 
 /// The prefixes that training wrappers add to every key.
 const WRAPPERS: [&str; 2] = ["module.", "_orig_mod."];
+
+/// The largest pickle of a file of weights: it has what was saved beside the tensors' values.
+const LARGEST: u64 = 100 << 20;
+
+/// A tensor may have several names, and repeat what its storage holds; all have at most so many times the
+/// bytes of the storages, and so many more.
+const NAMES: u64 = 16;
+const MORE: u64 = 8 << 20;
 
 impl StateDict {
     /// Opens a `.pt` or `.pth` file, a MONAI bundle (a zip archive or folder with
@@ -118,30 +130,14 @@ impl StateDict {
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, PytorchError> {
         let (file, unpacked) = source::find(path)?;
         let file = unpacked.as_deref().unwrap_or(&file);
-        let format = |error: pytorch_reader::PytorchError| PytorchError::Format {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        if let Some(call) =
-            foreign::call_in(file).map_err(|source| PytorchError::Io { path: path.to_owned(), source })?
-        {
-            return Err(PytorchError::Foreign { path: path.to_owned(), call });
-        }
-        let tree = PytorchReader::read_pickle_data(file, None).map_err(format)?;
-        let objects = foreign::objects(&tree);
-        if let Some(call) = objects.iter().find(|name| foreign::runs(name)) {
-            return Err(PytorchError::Foreign { path: path.to_owned(), call: call.clone() });
-        }
+        let saved = Saved::open(file, &Options::weights(), LARGEST).map_err(|error| failed(path, error))?;
+        let format = |reason: String| PytorchError::Format { path: path.to_owned(), reason };
+        let tree = Tree::of(saved.pickled()).map_err(format)?;
         let place = nesting::choose(&tree, options.key.as_deref());
         let place = place.map_err(|reason| PytorchError::Nesting { path: path.to_owned(), reason })?;
         let found_at = place.join(".");
-        let before = if place.is_empty() { String::new() } else { format!("{found_at}.") };
-        let mut tensors: BTreeMap<String, Tensor> = PytorchReader::new(file)
-            .map_err(format)?
-            .into_tensors()
-            .into_iter()
-            .filter_map(|(name, tensor)| Some((name.strip_prefix(&before)?.to_owned(), tensor)))
-            .collect();
+        let chosen = place.iter().try_fold(&tree, |tree, key| tree.get(key));
+        let mut tensors = chosen.map_or_else(|| Ok(BTreeMap::new()), Tree::tensors).map_err(format)?;
         let mut prefix = String::new();
         while let Some(wrapper) = WRAPPERS.iter().find(|wrapper| tensors.keys().all(|key| key.starts_with(**wrapper))) {
             prefix.push_str(wrapper);
@@ -149,10 +145,11 @@ impl StateDict {
         }
         Ok(StateDict {
             path: path.to_owned(),
+            saved,
             tensors,
             found_at,
             prefix,
-            passed_over: objects,
+            passed_over: tree.objects(),
             tree,
             _unpacked: unpacked,
         })
@@ -172,11 +169,7 @@ impl StateDict {
     /// text, a list, a dictionary. `None` where there is no such key; null for an object that is
     /// none of these.
     pub fn value(&self, keys: &[&str]) -> Option<serde_json::Value> {
-        let found = keys.iter().try_fold(&self.tree, |value, key| match value {
-            PickleValue::Dict(entries) => entries.get(*key),
-            _ => None,
-        });
-        found.map(foreign::to_json)
+        keys.iter().try_fold(&self.tree, |tree, key| tree.get(key)).map(Tree::to_json)
     }
 
     /// Applies rules to every key, in order. Returns the number of keys that each of them changed.
@@ -185,7 +178,7 @@ impl StateDict {
     /// Where two tensors would have the same key.
     pub fn rename(&mut self, rules: &[Rule]) -> Result<Vec<usize>, PytorchError> {
         let mut changed = vec![0; rules.len()];
-        let mut renamed: BTreeMap<String, (String, Tensor)> = BTreeMap::new();
+        let mut renamed: BTreeMap<String, (String, Arc<Tensor>)> = BTreeMap::new();
         for (old, tensor) in std::mem::take(&mut self.tensors) {
             let key = Rule::apply_all(rules, &old, &mut changed);
             if let Some((first, _)) = renamed.get(&key) {
@@ -202,14 +195,26 @@ impl StateDict {
     /// # Errors
     /// Where the file's tensors cannot be read whole.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PytorchError> {
-        let read = |(key, tensor): (&String, &Tensor)| {
-            let bytes = tensor.read()?;
-            Ok((key.clone(), Stored { dtype: dtype(tensor.dtype()), shape: tensor.shape().to_vec(), bytes }))
-        };
-        let stored: Result<BTreeMap<String, Stored>, std::io::Error> = self.tensors.iter().map(read).collect();
         let fail = |reason: String| PytorchError::Format { path: self.path.clone(), reason };
-        let stored = stored.map_err(|error| fail(error.to_string()))?;
+        self.check_size().map_err(fail)?;
+        let read = |(key, tensor): (&String, &Arc<Tensor>)| {
+            let bytes = self.saved.read(tensor).map_err(|error| fail(format!("tensor {key}: {error}")))?;
+            Ok((key.clone(), Stored { dtype: dtype(tensor.dtype), shape: tensor.shape.clone(), bytes }))
+        };
+        let stored: BTreeMap<String, Stored> = self.tensors.iter().map(read).collect::<Result<_, PytorchError>>()?;
         safetensors::serialize(stored.iter(), None).map_err(|error| fail(error.to_string()))
+    }
+
+    /// A tensor can repeat a value of its storage any number of times.
+    fn check_size(&self) -> Result<(), String> {
+        let storages: BTreeMap<&str, u64> =
+            self.tensors.values().map(|tensor| (&*tensor.storage.key, self.saved.held(&tensor.storage))).collect();
+        let held = storages.values().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+        let wanted = self.tensors.values().fold(0_u64, |sum, tensor| sum.saturating_add(tensor.bytes() as u64));
+        match wanted > held.saturating_mul(NAMES).saturating_add(MORE) {
+            true => Err(format!("its tensors would have {wanted} bytes, and the file has {held} for them")),
+            false => Ok(()),
+        }
     }
 
     /// Writes the weights as a safetensors file.
@@ -246,20 +251,30 @@ impl View for &Stored {
     }
 }
 
-fn dtype(dtype: DType) -> Dtype {
+fn failed(path: &Path, error: SavedError) -> PytorchError {
+    let path = path.to_owned();
+    match error {
+        SavedError::Io(source) => PytorchError::Io { path, source },
+        SavedError::Pickle(PickleError::Refused(call)) => PytorchError::Foreign { path, call },
+        SavedError::Unknown => PytorchError::Format { path, reason: format!("invalid PyTorch file format: {error}") },
+        error => PytorchError::Format { path, reason: error.to_string() },
+    }
+}
+
+fn dtype(dtype: Kind) -> Dtype {
     match dtype {
-        DType::F64 => Dtype::F64,
-        DType::F32 => Dtype::F32,
-        DType::F16 => Dtype::F16,
-        DType::BF16 => Dtype::BF16,
-        DType::I64 => Dtype::I64,
-        DType::I32 => Dtype::I32,
-        DType::I16 => Dtype::I16,
-        DType::I8 => Dtype::I8,
-        DType::U64 => Dtype::U64,
-        DType::U32 => Dtype::U32,
-        DType::U16 => Dtype::U16,
-        DType::U8 => Dtype::U8,
-        DType::Bool => Dtype::BOOL,
+        Kind::F64 => Dtype::F64,
+        Kind::F32 => Dtype::F32,
+        Kind::F16 => Dtype::F16,
+        Kind::BF16 => Dtype::BF16,
+        Kind::I64 => Dtype::I64,
+        Kind::I32 => Dtype::I32,
+        Kind::I16 => Dtype::I16,
+        Kind::I8 => Dtype::I8,
+        Kind::U64 => Dtype::U64,
+        Kind::U32 => Dtype::U32,
+        Kind::U16 => Dtype::U16,
+        Kind::U8 => Dtype::U8,
+        Kind::Bool => Dtype::BOOL,
     }
 }

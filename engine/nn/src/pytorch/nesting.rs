@@ -1,6 +1,6 @@
 //! Which of a file's dictionaries holds the weights.
 
-use pytorch_reader::PickleValue;
+use super::tree::Tree;
 
 /// Keys under which training scripts keep a state dict, the most certain first.
 const USUAL: [&str; 9] =
@@ -9,23 +9,10 @@ const USUAL: [&str; 9] =
 /// Those that are never the first level of a network.
 const SURE: [&str; 3] = ["state_dict", "model_state_dict", "network_weights"];
 
-fn is_tensor(value: &PickleValue) -> bool {
-    matches!(value, PickleValue::Unsupported(name) if name == "torch.Tensor")
-}
-
-/// Whether there is a tensor anywhere below.
-fn holds_tensors(value: &PickleValue) -> bool {
-    match value {
-        PickleValue::Dict(entries) => entries.values().any(holds_tensors),
-        PickleValue::List(items) => items.iter().any(holds_tensors),
-        value => is_tensor(value),
-    }
-}
-
 /// Dictionaries whose keys are dotted paths to tensors: the output of `state_dict()`.
-fn state_dicts(value: &PickleValue, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
-    let PickleValue::Dict(entries) = value else { return };
-    if entries.iter().any(|(key, value)| key.contains('.') && is_tensor(value)) {
+fn state_dicts(value: &Tree, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+    let Tree::Dict(entries) = value else { return };
+    if entries.iter().any(|(key, value)| key.contains('.') && matches!(value, Tree::Tensor(_))) {
         found.push(path.clone());
         return;
     }
@@ -39,10 +26,10 @@ fn state_dicts(value: &PickleValue, path: &mut Vec<String>, found: &mut Vec<Vec<
 }
 
 /// The path of keys to the weights, or the error message.
-pub(super) fn choose(root: &PickleValue, key: Option<&str>) -> Result<Vec<String>, String> {
-    let PickleValue::Dict(entries) = root else {
+pub(super) fn choose(root: &Tree, key: Option<&str>) -> Result<Vec<String>, String> {
+    let Tree::Dict(entries) = root else {
         return Err(match root {
-            PickleValue::Unsupported(name) => format!("it holds one object, {name}, not a dictionary of tensors"),
+            Tree::Other(Some(name)) => format!("it holds one object, {name}, not a dictionary of tensors"),
             _ => "it does not hold a dictionary of tensors".to_owned(),
         });
     };
@@ -57,7 +44,7 @@ pub(super) fn choose(root: &PickleValue, key: Option<&str>) -> Result<Vec<String
         let mut place = Vec::new();
         let (mut node, mut rest) = (root, key);
         while !rest.is_empty() {
-            let PickleValue::Dict(entries) = node else { return Err(format!("there is no {key} in it; {}", known())) };
+            let Tree::Dict(entries) = node else { return Err(format!("there is no {key} in it; {}", known())) };
             let fits =
                 |k: &&String| rest == k.as_str() || rest.strip_prefix(k.as_str()).is_some_and(|r| r.starts_with('.'));
             let Some(found) = entries.keys().filter(fits).max_by_key(|k| k.len()) else {
@@ -67,9 +54,12 @@ pub(super) fn choose(root: &PickleValue, key: Option<&str>) -> Result<Vec<String
             node = &entries[found];
             rest = rest[found.len()..].trim_start_matches('.');
         }
-        return if holds_tensors(node) { Ok(place) } else { Err(format!("there are no tensors under {key}")) };
+        if matches!(node, Tree::Tensor(_)) {
+            return Err(format!("{key} is one tensor, not a dictionary of tensors"));
+        }
+        return if node.holds_tensors() { Ok(place) } else { Err(format!("there are no tensors under {key}")) };
     }
-    if !holds_tensors(root) {
+    if !root.holds_tensors() {
         return Err(format!("there are no tensors in it; {}", known()));
     }
     let mut found = Vec::new();
@@ -85,9 +75,9 @@ pub(super) fn choose(root: &PickleValue, key: Option<&str>) -> Result<Vec<String
     }
     // No key has a dot: a whole module that was pickled, or a network of one layer, perhaps within
     // a checkpoint.
-    let beside = |key: &str| entries.iter().any(|(other, value)| other != key && !holds_tensors(value));
+    let beside = |key: &str| entries.iter().any(|(other, value)| other != key && !value.holds_tensors());
     let within = USUAL.iter().find(|key| {
-        entries.get(**key).is_some_and(|value| matches!(value, PickleValue::Dict(_)) && holds_tensors(value))
+        entries.get(**key).is_some_and(|value| matches!(value, Tree::Dict(_)) && value.holds_tensors())
             && (SURE.contains(*key) || beside(key) || entries.contains_key("optimizer"))
     });
     Ok(within.map_or_else(Vec::new, |key| vec![(*key).to_owned()]))
@@ -97,25 +87,29 @@ pub(super) fn choose(root: &PickleValue, key: Option<&str>) -> Result<Vec<String
 mod tests {
     use super::*;
 
-    fn dict<const N: usize>(entries: [(&str, PickleValue); N]) -> PickleValue {
-        PickleValue::Dict(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    fn dict<const N: usize>(entries: [(&str, Tree); N]) -> Tree {
+        Tree::Dict(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
-    fn tensor() -> PickleValue {
-        PickleValue::Unsupported("torch.Tensor".to_owned())
+    fn tensor() -> Tree {
+        // A tensor of no values, protocol 2.
+        let storage = b"((X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x00tQ";
+        let pickle =
+            [&b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n"[..], storage, b"K\x00K\x00\x85K\x01\x85\x89}tR."].concat();
+        let (pickled, _) = hearth_pickle::parse(&pickle, &hearth_pickle::Options::weights()).expect("a tensor");
+        Tree::of(&pickled).expect("a tensor")
     }
 
-    fn weights() -> PickleValue {
+    fn weights() -> Tree {
         dict([("model.0.conv.weight", tensor()), ("model.1.weight", tensor())])
     }
 
     #[test]
     fn the_state_dict_is_found_wherever_it_is() {
-        let optimizer =
-            dict([("state", dict([("0", dict([("exp_avg", tensor())]))])), ("lr", PickleValue::Float(0.1))]);
+        let optimizer = dict([("state", dict([("0", dict([("exp_avg", tensor())]))])), ("lr", Tree::Float(0.1))]);
         assert_eq!(choose(&weights(), None), Ok(vec![]));
         assert_eq!(
-            choose(&dict([("state_dict", weights()), ("epoch", PickleValue::Int(3))]), None),
+            choose(&dict([("state_dict", weights()), ("epoch", Tree::Int(3))]), None),
             Ok(vec!["state_dict".into()])
         );
         assert_eq!(
@@ -129,7 +123,7 @@ mod tests {
         assert!(choose(&twice, Some("other")).is_err_and(|reason| reason.contains("ema, model")));
         let unknown = dict([("teacher", weights()), ("student", weights())]);
         assert!(choose(&unknown, None).is_err_and(|reason| reason.contains("student, teacher")));
-        assert!(choose(&dict([("epoch", PickleValue::Int(3))]), None).is_err_and(|r| r.contains("epoch")));
+        assert!(choose(&dict([("epoch", Tree::Int(3))]), None).is_err_and(|r| r.contains("epoch")));
     }
 
     /// A pickled module is a dictionary per level, and `model` may be its own first one.
@@ -137,7 +131,7 @@ mod tests {
     fn a_whole_module_keeps_its_own_names() {
         let module = dict([("model", dict([("0", dict([("weight", tensor())]))]))]);
         assert_eq!(choose(&module, None), Ok(vec![]));
-        let saved = dict([("model", module.clone()), ("epoch", PickleValue::Int(1))]);
+        let saved = dict([("model", module.clone()), ("epoch", Tree::Int(1))]);
         assert_eq!(choose(&saved, None), Ok(vec!["model".into()]));
         let linear = dict([("weight", tensor()), ("bias", tensor())]);
         assert_eq!(choose(&linear, None), Ok(vec![]));

@@ -307,7 +307,7 @@ impl Making<'_> {
         };
         let path = loader.get("load_path").and_then(Value::as_str).map(|path| self.bundle.root().join(path));
         let Some(path) = path.filter(|path: &PathBuf| path.is_file()) else {
-            self.leave(&loader, "the file of weights is not there");
+            self.leave(&loader, "the weights are missing");
             return Ok(None);
         };
         let device = hearth_data::host_device();

@@ -5,6 +5,7 @@
 //! networks, inferers and metrics, through the registries that recipes use. Nothing of a bundle is
 //! executed: what is not supported is named with file and id.
 
+mod absent;
 mod array;
 mod array_form;
 mod case;

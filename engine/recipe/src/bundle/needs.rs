@@ -186,8 +186,8 @@ fn file_of(loader: &Component, bundle: &Bundle) -> Option<Fault> {
 
 fn missing_file(component: &Component, path: &str, bundle: &Bundle) -> Option<Fault> {
     let missing = !bundle.root().join(path).is_file();
-    let what = format!("the file of weights {path} is not there");
-    missing.then(|| Fault { kind: FaultKind::File, ..fault(component, what) })
+    let what = || super::absent::weights(bundle.root(), std::path::Path::new(path));
+    missing.then(|| Fault { kind: FaultKind::File, ..fault(component, what()) })
 }
 
 /// Gathers components, each once.

@@ -118,32 +118,35 @@ impl Networks {
         let strict = loader.get("strict").and_then(Value::truth).unwrap_or(true);
         let shapes = loader.get("strict_shape").and_then(Value::truth).unwrap_or(true);
         let key = key.as_str().unwrap_or("model").to_owned();
-        let path = folder.join(path);
-        self.read(loader, network, (&path, &key), (strict && shapes, false), device)?;
-        Ok(path)
+        self.read(loader, network, (folder, Path::new(path), &key), (strict && shapes, false), device)
     }
 
     /// What `load_state_dict(torch.load(path))` does, and `load_old_state_dict` where the keys may be those
-    /// of MONAI Generative.
+    /// of MONAI Generative. The path counts from the folder. Returns the file.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub fn load_whole(&mut self, network: &Arc<Component>, path: &Path, old: bool, device: &Device) -> Outcome {
-        self.read(network, network, (path, ""), (true, old), device)
+    pub fn load_whole(
+        &mut self,
+        network: &Arc<Component>,
+        (folder, path): (&Path, &Path),
+        old: bool,
+        device: &Device,
+    ) -> Outcome<PathBuf> {
+        self.read(network, network, (folder, path, ""), (true, old), device)
     }
 
     fn read(
         &mut self,
         at: &Component,
         network: &Arc<Component>,
-        (path, key): (&Path, &str),
+        (folder, written, key): (&Path, &Path, &str),
         (strict, old): (bool, bool),
         device: &Device,
-    ) -> Outcome {
+    ) -> Outcome<PathBuf> {
+        let path = &folder.join(written);
         if !path.is_file() {
-            let what = "is not there; bundles are published without their weights (large_files.yml says where they are), and \
-                        nothing is fetched: download it, or name another file by an override of load_path";
-            let missing = format!("the file of weights {} {what}", path.display());
+            let missing = super::absent::weights(folder, written);
             return Err(Fault { kind: FaultKind::File, ..fault(at, missing) }.into());
         }
         let doing = || format!("{}: cannot load {}", at.id, path.display());
@@ -152,7 +155,7 @@ impl Networks {
             false => state_dict(path, key).while_doing(doing)?.to_bytes().while_doing(doing)?,
         };
         self.get(network, device)?;
-        let Some(before) = self.built.remove(&network.id) else { return Ok(()) };
+        let Some(before) = self.built.remove(&network.id) else { return Ok(path.clone()) };
         if old {
             bytes = from_old_layout(&before, &bytes).while_doing(doing)?;
         }
@@ -168,7 +171,7 @@ impl Networks {
         };
         self.built.insert(network.id.clone(), loaded);
         self.loaded.push(network.id.clone());
-        Ok(())
+        Ok(path.clone())
     }
 }
 

@@ -223,8 +223,7 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
                     tell(Told::Weights(&path));
                 }
                 Effect::Weights { network, path, old } => {
-                    let path = folder.join(path);
-                    networks.load_whole(&network, &path, old, &device)?;
+                    let path = networks.load_whole(&network, (folder.as_path(), Path::new(&path)), old, &device)?;
                     tell(Told::Weights(&path));
                 }
                 Effect::Timesteps(scheduler, steps) => {

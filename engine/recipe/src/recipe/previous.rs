@@ -7,6 +7,9 @@ use super::Recipe;
 /// The transform that makes channels of them.
 const STEP: &str = "NnunetPreviousStage";
 
+/// The transform that changes these channels in training.
+const CHANGES: &str = "RandNnunetPreviousStage";
+
 /// What a recipe reads of an earlier stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviousStage {
@@ -16,13 +19,29 @@ pub struct PreviousStage {
     pub labels: Vec<i64>,
 }
 
-impl Recipe {
-    /// The labels of an earlier stage that the chain takes, if it does.
-    pub fn previous_stage(&self) -> Option<PreviousStage> {
-        let step = self.transforms.iter().find(|step| step.text("name") == Some(STEP))?;
+impl PreviousStage {
+    /// What the tables of a chain's transforms read of an earlier stage, if they do.
+    pub fn of(transforms: &[Node]) -> Option<Self> {
+        let step = transforms.iter().find(|step| step.text("name") == Some(STEP))?;
         let labels = step.get("labels").map_or(&[][..], Node::items);
         let labels = labels.iter().filter_map(|label| label.to_toml().as_integer()).collect();
         Some(PreviousStage { key: step.text("previous_key").unwrap_or("previous").to_owned(), labels })
+    }
+
+    /// Removes from the tables of a chain's transforms what reads an earlier stage: what is left needs the
+    /// image alone.
+    pub fn remove_from(transforms: &mut Vec<Node>) {
+        transforms.retain(|step| !step.text("name").is_some_and(|name| name == STEP || name == CHANGES));
+        for step in transforms {
+            step.remove("previous_key");
+        }
+    }
+}
+
+impl Recipe {
+    /// The labels of an earlier stage that the chain takes, if it does.
+    pub fn previous_stage(&self) -> Option<PreviousStage> {
+        PreviousStage::of(&self.transforms)
     }
 
     /// Channels of the images as their files have them: those that the network takes, without the

@@ -176,6 +176,17 @@ fn weights_that_do_not_fit_are_told_by_name() -> Tested {
         config["evaluator"]["val_handlers"] =
             json!([{"_target_": "CheckpointLoader", "load_path": "m.pt", "load_dict": {"model": "@network"}}]);
     })?;
+    // Not there: its place in the bundle, and where the bundle's list says that it comes from.
+    let error = outcome(folder.path(), &RunOptions::default()).expect_err("no file");
+    let place = folder.path().join("m.pt").display().to_string();
+    for part in ["the weights m.pt are missing", "nothing is fetched", &place] {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+    assert!(!error.contains("load_path"), "{error}");
+    let list = folder.path().join("large_files.yml");
+    std::fs::write(&list, "large_files:\n  - path: \"./m.pt\"\n    url: \"https://example.org/m.pt\"\n")?;
+    let error = outcome(folder.path(), &RunOptions::default()).expect_err("no file");
+    assert!(error.contains("Download them from https://example.org/m.pt"), "{error}");
     let bytes = safetensors::serialize(Vec::<(String, safetensors::tensor::TensorView<'_>)>::new(), None)?;
     std::fs::write(folder.path().join("m.pt"), bytes)?;
     let error = outcome(folder.path(), &RunOptions::default()).expect_err("no weights");

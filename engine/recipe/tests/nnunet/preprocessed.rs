@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hearth_data::Sample;
+use hearth_data::{DrawKey, Sample};
 use hearth_nnunet::{DatasetJson, parse_json};
 use hearth_recipe::nnunet::{preprocessed_recipe, training_recipe};
 use hearth_recipe::recipe::Document;
@@ -59,10 +59,56 @@ fn arrays_of_nnunet_are_what_a_recipe_prepares() {
     }
 }
 
-/// A run that was trained on arrays predicts images.
+/// A data set whose arrays are those of Blosc2, in a folder of their own.
+fn of_blosc2(folder: &Path) -> PathBuf {
+    let (made, data) = (root().join("preprocessed/Dataset011_Blobs"), folder.join("Dataset011_Blobs"));
+    let arrays = data.join("nnUNetPlans_3d_fullres");
+    fs::create_dir_all(&arrays).expect("a folder");
+    fs::copy(made.join("dataset.json"), data.join("dataset.json")).expect("a copy");
+    for file in fs::read_dir(made.join("of_blosc2")).expect("arrays").flatten() {
+        fs::copy(file.path(), arrays.join(file.file_name())).expect("a copy");
+    }
+    data
+}
+
+/// Arrays of Blosc2 and archives of the same arrays: cases, and the patches that a training draws of them, are equal
+/// to the last bit.
+#[test]
+fn arrays_of_blosc2_make_the_batches_of_archives() {
+    let (made, folder) = (root().join("preprocessed/Dataset011_Blobs"), tempfile::tempdir().expect("a folder"));
+    let drawn = |data: &Path| -> Vec<Sample> {
+        let plan = recipe(true, data, &[]).unwrap_or_else(|error| panic!("{error}"));
+        let items = Cases::all(data, &plan.recipe).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(items.len(), 4);
+        let draw = |key: DrawKey| {
+            let of = |sample: Sample| plan.training.run(sample, key).unwrap_or_else(|error| panic!("{error}"));
+            items.iter().flat_map(|item| of(item.sample())).collect::<Vec<_>>()
+        };
+        let prepared = items
+            .iter()
+            .map(|item| item.sample())
+            .flat_map(|sample| plan.training.run_deterministic(sample).unwrap_or_else(|error| panic!("{error}")));
+        prepared.chain(draw(DrawKey::new(3, 0, 0))).chain(draw(DrawKey::new(3, 1, 0))).collect()
+    };
+    let (archives, arrays) = (drawn(&made), drawn(&of_blosc2(folder.path())));
+    assert_eq!(archives.len(), arrays.len());
+    assert!(archives.len() >= 12, "{}", archives.len());
+    for (archive, array) in archives.iter().zip(&arrays) {
+        assert_eq!(archive.case, array.case);
+        for key in ["image", "label"] {
+            let [a, b] = [archive, array].map(|sample| sample.image(key).expect("an image"));
+            assert_eq!((a.channels(), a.shape()), (b.channels(), b.shape()), "{key} of {}", array.case);
+            let (a, b) = (a.to_vec(), b.to_vec());
+            assert!(a.iter().zip(&b).all(|(a, b)| a.to_bits() == b.to_bits()), "{key} of {}", array.case);
+        }
+    }
+}
+
+/// A run that was trained on arrays, those of Blosc2, predicts images.
 #[test]
 fn a_run_on_arrays_predicts_images() {
-    let (made, raw) = (root().join("preprocessed/Dataset011_Blobs"), root().join("raw/Dataset011_Blobs"));
+    let (out, raw) = (tempfile::tempdir().expect("a folder"), root().join("raw/Dataset011_Blobs"));
+    let made = of_blosc2(out.path());
     let plan = recipe(
         true,
         &made,
@@ -76,7 +122,6 @@ fn a_run_on_arrays_predicts_images() {
         ],
     )
     .unwrap_or_else(|error| panic!("{error}"));
-    let out = tempfile::tempdir().expect("a folder");
     let mut session = Session::new(plan, &made, &[]).unwrap_or_else(|error| panic!("{error}"));
     session.start(&out.path().join("run")).expect("a run");
     session.run().unwrap_or_else(|error| panic!("{error}"));
@@ -105,10 +150,28 @@ fn what_cannot_be_read_is_named() {
         Cases::all(&data, &plan.recipe).map(|items| items.len()).map_err(|error| error.line())
     };
     let error = cases().expect_err("none");
-    assert!(error.contains("there is no case") && error.contains("CASE.npz"), "{error}");
-    fs::copy(made.join("of_blosc2/blob_0.b2nd"), arrays.join("blob_0.b2nd")).expect("a copy");
-    let error = cases().expect_err("of blosc2");
-    assert!(error.contains(".b2nd") && error.contains("raw data set"), "{error}");
+    assert!(error.contains("there is no case") && error.contains("CASE.b2nd") && error.contains("CASE.npz"), "{error}");
+    // Labels alone are no case, and an image without them is not whole.
+    let [image, labels] = ["blob_0.b2nd", "blob_0_seg.b2nd"];
+    fs::copy(made.join("of_blosc2").join(labels), arrays.join(labels)).expect("a copy");
+    assert!(cases().expect_err("labels").contains("there is no case"));
+    fs::copy(made.join("of_blosc2").join(image), arrays.join(image)).expect("a copy");
+    assert_eq!(cases(), Ok(1));
+    let whole = fs::read(arrays.join(image)).expect("an image");
+    fs::write(arrays.join(image), &whole[..whole.len() / 2]).expect("written");
+    let error = cases().expect_err("half an image");
+    assert!(error.contains("blob_0.b2nd") && error.contains("it is not whole"), "{error}");
+    fs::write(arrays.join(image), &whole).expect("written");
+    fs::remove_file(arrays.join(labels)).expect("a copy");
+    let error = cases().expect_err("no labels");
+    assert!(error.contains("blob_0_seg.b2nd"), "{error}");
+    fs::copy(made.join("of_blosc2").join(labels), arrays.join(labels)).expect("a copy");
+    fs::copy(made.join("nnUNetPlans_3d_fullres/blob_0.npz"), arrays.join("blob_0.npz")).expect("a copy");
+    let error = cases().expect_err("both");
+    assert!(error.contains(".b2nd files (1) and .npz files (1)"), "{error}");
+    for file in [image, labels] {
+        fs::remove_file(arrays.join(file)).expect("a copy");
+    }
     let bytes = fs::read(made.join("nnUNetPlans_3d_fullres/blob_0.npz")).expect("arrays");
     fs::write(arrays.join("blob_0.npz"), &bytes[..bytes.len() / 2]).expect("written");
     let error = cases().expect_err("half a file");

@@ -152,7 +152,11 @@ impl Receiver<'_> {
         if !tokio::fs::try_exists(&path).await? {
             return Ok(path);
         }
-        let folder = self.workspace.uploads().join(format!("part{index}"));
+        let mut folder = self.workspace.uploads().join(format!("part{index}"));
+        // A client may call a file like that.
+        while tokio::fs::try_exists(&folder).await? {
+            folder.as_mut_os_string().push("_");
+        }
         tokio::fs::create_dir(&folder).await?;
         Ok(folder.join(name))
     }

@@ -50,7 +50,22 @@ impl AdjustContrast {
     }
 
     fn check_parameters(&self) -> Result<(), Fault> {
-        check_positive("gamma", self.gamma)
+        check_gamma(self.gamma)
+    }
+}
+
+/// The highest power that values are raised to.
+const MOST_POWER: f64 = 1e9;
+
+/// Checks a gamma.
+///
+/// # Errors
+/// One that is not above 0, or beyond [`MOST_POWER`].
+pub(super) fn check_gamma(gamma: f64) -> Result<(), Fault> {
+    check_positive("gamma", gamma)?;
+    match gamma <= MOST_POWER {
+        true => Ok(()),
+        false => Err(Fault::at("gamma", format!("{gamma} is more than {MOST_POWER}"))),
     }
 }
 
@@ -96,3 +111,16 @@ transform_entry!(
     r#"keys = ["image"]
 gamma = 1.5"#
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_that_a_card_cannot_compute_are_refused() {
+        assert!(check_gamma(1.5).is_ok() && check_gamma(MOST_POWER).is_ok());
+        for gamma in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
+            assert!(check_gamma(gamma).is_err_and(|fault| fault.path == "gamma"), "{gamma}");
+        }
+    }
+}

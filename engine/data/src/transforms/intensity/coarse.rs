@@ -3,6 +3,9 @@
 use crate::params::{OneOrMany, resolve_size};
 use crate::{Draw, Fault, TransformError};
 
+/// More boxes than this are a mistake: each is drawn, and written one after the other.
+const MOST: usize = 1 << 20;
+
 /// The number of boxes, and their sizes.
 pub(super) struct Holes<'a> {
     pub holes: usize,
@@ -60,14 +63,19 @@ impl Holes<'_> {
         Ok((0..self.holes + more).map(one).collect())
     }
 
-    /// Checks that there is at least one hole, and that no largest number or size is below the
-    /// smallest.
+    /// Checks that there is at least one hole and not more than can be drawn, and that no largest
+    /// number or size is below the smallest.
     pub fn check(&self) -> Result<(), Fault> {
         if self.holes < 1 {
             return Err(Fault::at("holes", "must be at least 1"));
         }
         if self.max_holes.is_some_and(|most| most < self.holes) {
             return Err(Fault::at("max_holes", format!("is smaller than holes = {}", self.holes)));
+        }
+        for (key, count) in [("holes", Some(self.holes)), ("max_holes", self.max_holes)] {
+            if let Some(count) = count.filter(|count| *count > MOST) {
+                return Err(Fault::at(key, format!("{count} boxes are too many, at most {MOST} are drawn")));
+            }
         }
         let Some(most) = self.max_spatial_size else { return Ok(()) };
         let axes = most.as_slice().len().max(self.spatial_size.as_slice().len());
@@ -112,5 +120,10 @@ mod tests {
         assert!(holes(0, None, None).check().is_err());
         assert!(holes(3, Some(2), None).check().is_err());
         assert!(holes(1, None, Some(&one)).check().is_err());
+        for (least, most) in [(usize::MAX, None), (MOST + 1, None), (1, Some(usize::MAX))] {
+            let error = holes(least, most, None).check().expect_err("too many");
+            assert!(error.text().contains("at most 1048576"), "{}", error.text());
+        }
+        assert!(holes(1, Some(MOST), None).check().is_ok());
     }
 }

@@ -1,8 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::adjust_contrast::adjust_contrast;
-use super::ranges::check_positive;
+use super::adjust_contrast::{adjust_contrast, check_gamma};
 use crate::params::{Keys, OneOrMany};
 use crate::transforms::rand_flip::tenth;
 use crate::{Draw, Fault, Image, TransformError};
@@ -72,7 +71,7 @@ impl RandAdjustContrast {
             [high] if *high <= 0.5 => {
                 Err(Fault::at("gamma", format!("a single number must be larger than 0.5 (0.5 to gamma), not {high}")))
             }
-            [_] | [_, _] => self.gamma.as_slice().iter().try_for_each(|v| check_positive("gamma", *v)),
+            [_] | [_, _] => self.gamma.as_slice().iter().try_for_each(|v| check_gamma(*v)),
             _ => Err(Fault::at("gamma", "must be one number or a pair")),
         }
     }

@@ -170,13 +170,19 @@ impl Transform for GridDistortion {
     }
 }
 
-/// Checks that there is at least one cell along each axis.
+/// The most cells along an axis; an image has a voxel for each.
+const MOST_CELLS: usize = 1 << 16;
+
+/// Checks that there is at least one cell along each axis, and not more than an image has voxels.
 pub(super) fn check_cells(cells: &OneOrMany<usize>) -> Result<(), Fault> {
     match cells.as_slice() {
         cells if cells.is_empty() || cells.len() > 3 || cells.contains(&0) => {
             Err(Fault::at("num_cells", "must be one positive number, or one per axis"))
         }
-        _ => Ok(()),
+        cells => match cells.iter().find(|cells| **cells > MOST_CELLS) {
+            Some(many) => Err(Fault::at("num_cells", format!("{many} is more than {MOST_CELLS} along an axis"))),
+            None => Ok(()),
+        },
     }
 }
 

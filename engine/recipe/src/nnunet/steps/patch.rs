@@ -203,10 +203,18 @@ impl Transform for RandNnunetPatch {
     fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
         self.keys.check(known)?;
         check_previous(self.previous_key.as_deref(), known)?;
-        let voxels = self.patch_size.iter().try_fold(1_usize, |n, length| n.checked_mul(*length));
-        let sound = (2..=3).contains(&self.patch_size.len()) && voxels.is_some_and(|n| n > 0 && n <= 1 << 30);
-        if !sound {
+        let few = |size: &[usize]| {
+            let voxels = size.iter().try_fold(1_usize, |n, length| n.checked_mul(*length));
+            voxels.is_some_and(|n| n > 0 && n <= 1 << 30)
+        };
+        if !(2..=3).contains(&self.patch_size.len()) || !few(&self.patch_size) {
             let what = format!("{:?}: expected two or three numbers above 0, of at most 2^30 voxels", self.patch_size);
+            return Err(Fault::at("patch_size", what));
+        }
+        // A long thin patch turns within a cube.
+        let initial = patch::initial(&self.patch_size, patch::turning(&self.patch_size));
+        if !few(&initial) {
+            let what = format!("to be turned it needs {initial:?} voxels, more than 2^30: give a smaller patch");
             return Err(Fault::at("patch_size", what));
         }
         for (parameter, key) in [("indices_key", &self.indices_key), ("annotated_key", &self.annotated_key)] {
@@ -237,3 +245,29 @@ hearth_registry::entry!(
     example: r#"keys = ["image", "label"]
 patch_size = [8, 12, 12]"#
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patches_that_no_memory_holds_are_refused_before_a_case_is_read() {
+        let check = |size: &str| {
+            let step: RandNnunetPatch =
+                toml::from_str(&format!("keys = ['image']\npatch_size = {size}\nforeground = 0.0"))
+                    .expect("parameters");
+            step.check(&mut BTreeSet::from(["image".to_owned()])).map_err(|fault| (fault.path.clone(), fault.text()))
+        };
+        assert_eq!(check("[4, 6, 5]"), Ok(()));
+        for (size, part) in [
+            ("[8]", "two or three numbers"),
+            ("[0, 8, 8]", "above 0"),
+            ("[9223372036854775807, 9223372036854775807, 2]", "2^30 voxels"),
+            // Within the limit itself, but not the cube that it turns in.
+            ("[100000, 12, 12]", "to be turned"),
+        ] {
+            let (key, text) = check(size).expect_err(size);
+            assert!(key == "patch_size" && text.contains(part), "{size}: {key}: {text}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Tensors and storages, as the pickles of PyTorch describe them.
+
+use std::sync::Arc;
+
+use crate::machine::Machine;
+use crate::object::{Object, Place};
+use crate::{PickleError, Result};
+
+/// The most axes of a tensor: those of PyTorch.
+const MOST_AXES: usize = 64;
+
+/// The largest tensor, 10 GiB.
+const LARGEST: usize = 10 << 30;
+
+/// The type of a tensor's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Dtype {
+    F64,
+    F32,
+    F16,
+    BF16,
+    I64,
+    I32,
+    I16,
+    I8,
+    U64,
+    U32,
+    U16,
+    U8,
+    /// One byte each, 0 or 1.
+    Bool,
+}
+
+impl Dtype {
+    /// Bytes of a value.
+    pub fn size(self) -> usize {
+        match self {
+            Dtype::F64 | Dtype::I64 | Dtype::U64 => 8,
+            Dtype::F32 | Dtype::I32 | Dtype::U32 => 4,
+            Dtype::F16 | Dtype::BF16 | Dtype::I16 | Dtype::U16 => 2,
+            Dtype::I8 | Dtype::U8 | Dtype::Bool => 1,
+        }
+    }
+
+    /// By the name of a class of storages, such as `torch.FloatStorage`.
+    pub(crate) fn of_storage(name: &str) -> Result<Self> {
+        Ok(match name.rsplit('.').next().unwrap_or_default() {
+            "DoubleStorage" => Dtype::F64,
+            "FloatStorage" => Dtype::F32,
+            "HalfStorage" => Dtype::F16,
+            "BFloat16Storage" => Dtype::BF16,
+            "LongStorage" => Dtype::I64,
+            "IntStorage" => Dtype::I32,
+            "ShortStorage" => Dtype::I16,
+            "CharStorage" => Dtype::I8,
+            "ByteStorage" => Dtype::U8,
+            "BoolStorage" => Dtype::Bool,
+            _ => return Err(unread(name)),
+        })
+    }
+
+    /// By the name of a type, such as `torch.float32`.
+    fn of_name(name: &str) -> Result<Self> {
+        Ok(match name.strip_prefix("torch.").unwrap_or_default() {
+            "float64" | "double" => Dtype::F64,
+            "float32" | "float" => Dtype::F32,
+            "float16" | "half" => Dtype::F16,
+            "bfloat16" => Dtype::BF16,
+            "int64" | "long" => Dtype::I64,
+            "int32" | "int" => Dtype::I32,
+            "int16" | "short" => Dtype::I16,
+            "int8" => Dtype::I8,
+            "uint64" => Dtype::U64,
+            "uint32" => Dtype::U32,
+            "uint16" => Dtype::U16,
+            "uint8" => Dtype::U8,
+            "bool" => Dtype::Bool,
+            _ => return Err(unread(name)),
+        })
+    }
+}
+
+fn unread(name: &str) -> PickleError {
+    format!("the pickle has tensors of {name}, which are not read").into()
+}
+
+/// Where the values of tensors lie beside a pickle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// Its key among the storages of the file.
+    pub key: String,
+    /// The type of its values; those of an untyped one are bytes.
+    pub dtype: Option<Dtype>,
+    /// Its bytes.
+    pub length: usize,
+    /// The value at which it begins, where it is part of another.
+    pub(crate) begin: usize,
+    /// The bytes that a tensor may reach from the beginning of the whole.
+    pub(crate) reach: usize,
+}
+
+impl Storage {
+    /// By its id: `"storage"`, the class, the key, a device, how many values; of some, which part.
+    pub(crate) fn named(machine: &Machine<'_>, id: Place) -> Result<Arc<Self>> {
+        let wrong = |what: &str| PickleError::Invalid(format!("the pickle has a storage {what}"));
+        let Object::Tuple(id) = machine.object(id) else { return Err(wrong("whose id is no tuple")) };
+        let id: Vec<&Object> = id.iter().take(7).map(|place| machine.object(*place)).collect();
+        let [tag, class, key, _, count, part @ ..] = &id[..] else { return Err(wrong("whose id is too short")) };
+        if tag.text() != Some("storage") {
+            return Err(wrong("whose id does not say so"));
+        }
+        let class = match class {
+            Object::Name(name) => &**name,
+            other => other.text().ok_or_else(|| wrong("without a class"))?,
+        };
+        let dtype = match class.ends_with("UntypedStorage") {
+            true => None,
+            false => Some(Dtype::of_storage(class)?),
+        };
+        let size = dtype.map_or(1, Dtype::size);
+        let key = key_of(key).ok_or_else(|| wrong("without a key"))?;
+        let count = count.size().ok_or_else(|| wrong("without a size"))?;
+        let length = count.checked_mul(size).ok_or_else(|| wrong("whose size is beyond all bounds"))?;
+        let (begin, reach) = match part {
+            [] | [Object::None, ..] => (0, count),
+            [Object::Tuple(part), ..] => {
+                let sizes: Option<Vec<usize>> =
+                    part.iter().take(4).skip(1).map(|place| machine.object(*place).size()).collect();
+                let Some([begin, count_of_part]) = sizes.as_deref() else {
+                    return Err(wrong("of a part that is none"));
+                };
+                let end = begin.checked_add(*count_of_part).filter(|end| *end <= count);
+                (*begin, end.ok_or_else(|| wrong("of a part that goes beyond the whole"))?)
+            }
+            _ => return Err(wrong("of a part that is none")),
+        };
+        Ok(Arc::new(Storage { key, dtype, length, begin, reach: reach * size }))
+    }
+}
+
+/// A key is a text, or a number.
+pub(crate) fn key_of(object: &Object) -> Option<String> {
+    match object {
+        Object::Number(crate::Number::Int(key)) => Some(key.to_string()),
+        other => other.text().map(str::to_owned),
+    }
+}
+
+/// A tensor. Its values are those of a storage, from an offset on, at strides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// The type of its values.
+    pub dtype: Dtype,
+    /// The length of each axis.
+    pub shape: Vec<usize>,
+    /// Where its values lie.
+    pub storage: Arc<Storage>,
+    /// Steps along each axis, in values.
+    pub(crate) stride: Vec<usize>,
+    /// The first value.
+    pub(crate) offset: usize,
+    /// One past the last value that it has in the storage.
+    pub(crate) end: usize,
+}
+
+impl Tensor {
+    /// Bytes of its values.
+    pub fn bytes(&self) -> usize {
+        self.count() * self.dtype.size()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Checks that a tensor lies within its storage.
+    pub(crate) fn new(
+        storage: Arc<Storage>,
+        dtype: Dtype,
+        offset: usize,
+        shape: Vec<usize>,
+        stride: Vec<usize>,
+    ) -> Result<Self> {
+        let wrong = |what: String| PickleError::Invalid(format!("the pickle has a tensor of shape {shape:?} {what}"));
+        if shape.len() != stride.len() || shape.len() > MOST_AXES {
+            return Err(wrong(format!("with {} strides", stride.len())));
+        }
+        let huge = || wrong("whose size is beyond all bounds".to_owned());
+        let count = shape.iter().try_fold(1_usize, |count, length| count.checked_mul(*length)).ok_or_else(huge)?;
+        let bytes = count.checked_mul(dtype.size()).filter(|bytes| *bytes <= LARGEST).ok_or_else(huge)?;
+        let offset = offset.checked_add(storage.begin).ok_or_else(huge)?;
+        let last = || {
+            let mut steps = shape.iter().zip(&stride);
+            steps.try_fold(offset, |last, (length, step)| last.checked_add((length - 1).checked_mul(*step)?))
+        };
+        let end = if bytes == 0 { Some(offset) } else { last().and_then(|last| last.checked_add(1)) };
+        let end = end.ok_or_else(huge)?;
+        let there = storage.reach / dtype.size();
+        if end > there {
+            return Err(wrong(format!("that needs {end} values of storage {}, which has {there}", storage.key)));
+        }
+        Ok(Tensor { dtype, shape, storage, stride, offset, end })
+    }
+
+    /// Whether its values lie one after the other.
+    fn is_contiguous(&self) -> bool {
+        let mut expected = 1_usize;
+        for (length, step) in self.shape.iter().zip(&self.stride).rev() {
+            if *length > 1 && *step != expected {
+                return false;
+            }
+            expected = expected.saturating_mul(*length);
+        }
+        true
+    }
+
+    /// Its values row-major, of the bytes from its offset to its end.
+    pub(crate) fn gathered(&self, window: Vec<u8>) -> Vec<u8> {
+        let size = self.dtype.size();
+        let mut values = window;
+        if !self.is_contiguous() {
+            let mut at = vec![0; self.shape.len()];
+            let mut place = 0;
+            let mut gathered = Vec::with_capacity(self.bytes());
+            for _ in 0..self.count() {
+                gathered.extend_from_slice(&values[place * size..(place + 1) * size]);
+                // The next index, the last axis first.
+                for axis in (0..at.len()).rev() {
+                    at[axis] += 1;
+                    place += self.stride[axis];
+                    if at[axis] < self.shape[axis] {
+                        break;
+                    }
+                    place -= at[axis] * self.stride[axis];
+                    at[axis] = 0;
+                }
+            }
+            values = gathered;
+        }
+        if self.dtype == Dtype::Bool {
+            values.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
+        values
+    }
+}
+
+/// The versions of the function that makes tensors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rebuild {
+    /// Storage, offset, shape, strides.
+    First,
+    /// And whether gradients are required, and hooks.
+    Second,
+    /// And the type: that of an untyped storage.
+    Third,
+}
+
+/// A tensor of the arguments of such a function.
+pub(crate) fn rebuild(machine: &Machine<'_>, given: &[Place], kind: Rebuild) -> Result<Arc<Tensor>> {
+    let wrong = |what: &str| PickleError::Invalid(format!("the pickle has a tensor {what}"));
+    let given: Vec<&Object> = given.iter().take(8).map(|place| machine.object(*place)).collect();
+    let [Object::Storage(storage), offset, shape, stride, rest @ ..] = &given[..] else {
+        return Err(wrong("without a storage"));
+    };
+    let sizes = |object: &Object, what: &str| {
+        let places = match object {
+            Object::Tuple(places) => &places[..],
+            Object::List(places) => &places[..],
+            _ => return Err(wrong(what)),
+        };
+        let sizes = places.iter().take(MOST_AXES + 1).map(|place| machine.object(*place).size());
+        sizes.collect::<Option<Vec<usize>>>().ok_or_else(|| wrong(what))
+    };
+    let offset = offset.size().ok_or_else(|| wrong("whose offset is none"))?;
+    let (shape, stride) = (sizes(shape, "whose shape is none")?, sizes(stride, "whose strides are none")?);
+    let dtype = match (kind, rest, storage.dtype) {
+        (Rebuild::Third, [_, _, Object::Name(name), ..], _) => Dtype::of_name(name)?,
+        (Rebuild::First | Rebuild::Second, _, Some(dtype)) => dtype,
+        _ => return Err(wrong("without a type")),
+    };
+    if storage.dtype.is_some_and(|of| of != dtype) {
+        return Err(wrong("of another type than its storage"));
+    }
+    Tensor::new(storage.clone(), dtype, offset, shape, stride).map(Arc::new)
+}

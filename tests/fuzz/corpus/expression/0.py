@@ -1,0 +1,1 @@
+[i * j + 1 for i in range(3) for j in (1, 2) if i != j]

@@ -1,0 +1,1 @@
+list(map(lambda x: x[0] if x else None, [@list, @table['a'], 'abc']))

@@ -1,0 +1,1 @@
+sorted(@text.split(' '), key=lambda t: -len(t), reverse=True)[1:-1:2]

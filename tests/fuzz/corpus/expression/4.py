@@ -1,0 +1,1 @@
+'{}'.join(['a', 'b']).replace('a', 'bb').upper() + str(12)

@@ -1,0 +1,1 @@
+(lambda f, n=3: f(n))(lambda n: [n] * n)

@@ -1,0 +1,1 @@
+(lambda f: f(f))(lambda f: f(f))
