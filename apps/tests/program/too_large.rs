@@ -111,6 +111,7 @@ fn networks_that_cannot_fit_are_refused_by_describe_and_convert() {
         ("num_res_units=9223372036854775807", "lower `num_res_units`"),
         ("num_res_units=100000", "lower `num_res_units`"),
         ("kernel_size=1001", "lower `kernel_size`"),
+        ("strides=[9223372036854775807]", "expected 1 to 65536"),
     ] {
         let changes = ["--config", "strides=[2]", "--config", "channels=[4,8]", "--config", config];
         at_once(&[&["models", "describe", "UNet"][..], &changes].concat(), &[word]);

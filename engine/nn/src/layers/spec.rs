@@ -147,10 +147,17 @@ impl<T: Copy + core::fmt::Debug> Axes<T> {
 }
 
 impl Axes {
-    /// [`resolve`](Self::resolve) with depth 1, and every number at least 1.
+    /// The highest number of [`positive`](Self::positive): beyond an image's axes nothing is meant, and
+    /// products of a few would not fit into 64 bits.
+    const MOST: usize = 1 << 16;
+
+    /// [`resolve`](Self::resolve) with depth 1, and every number from 1 to 65536.
     pub(crate) fn positive(&self, name: &str, spatial_dims: usize) -> Result<[usize; 3], ConfigError> {
         match self.resolve(name, spatial_dims, 1)? {
             resolved if resolved.contains(&0) => Err(ConfigError::value(name, self, "expected at least 1")),
+            resolved if resolved.iter().any(|number| *number > Self::MOST) => {
+                Err(ConfigError::value(name, self, "expected 1 to 65536"))
+            }
             resolved => Ok(resolved),
         }
     }

@@ -55,7 +55,11 @@ impl Stages {
             return Err(ConfigError::value("kernel_sizes", even, "every axis must be odd"));
         }
         for stride in &strides {
-            facts.divisor.iter_mut().zip(stride).for_each(|(divisor, stride)| *divisor *= stride);
+            facts
+                .divisor
+                .iter_mut()
+                .zip(stride)
+                .for_each(|(divisor, stride)| *divisor = divisor.saturating_mul(*stride));
         }
         Ok(Stages { facts, features: features.to_vec(), kernels, strides, layers })
     }

@@ -97,9 +97,9 @@ impl UNetConfig {
         let builder = Builder::new(self)?;
         let scope = Scope::new(device, seed);
         let model = builder.level(&scope.enter("model"), [self.in_channels, self.out_channels], 0)?;
-        let mut divisor = [1; 3];
+        let mut divisor = [1_usize; 3];
         for stride in &builder.strides {
-            divisor.iter_mut().zip(stride).for_each(|(d, s)| *d *= s);
+            divisor.iter_mut().zip(stride).for_each(|(d, s)| *d = d.saturating_mul(*s));
         }
         Ok(UNet {
             model,
