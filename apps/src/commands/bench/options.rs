@@ -30,9 +30,9 @@ pub(super) fn check(args: &Args) -> Outcome {
     };
     let used: Vec<&str> =
         options.iter().filter(|(.., benches)| benches.contains(&args.bench)).map(|(option, ..)| *option).collect();
-    let used = if used.is_empty() { "none of its kind".to_owned() } else { used.join(", ") };
+    let used = if used.is_empty() { String::new() } else { format!(", only for {}", used.join(", ")) };
     let bench = word(args.bench);
-    Err(Failure::new(format!("{option} changes nothing in `hearth bench {bench}`, which uses {used}: remove it")))
+    Err(Failure::new(format!("`hearth bench {bench}` has no use for {option}{used}: remove it")))
 }
 
 /// A bench as it is written on the command line.
