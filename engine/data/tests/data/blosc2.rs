@@ -175,9 +175,9 @@ fn claims_beyond_what_a_file_can_hold_are_refused() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus/b2nd");
     let error = read_image(corpus.join("huge.b2nd")).expect_err("72 GiB").to_string();
     assert!(error.contains("huge.b2nd") && error.contains("over the limit of"), "{error}");
-    // As labels: of an image that is smaller, and in chunks that are larger than any image.
+    // As labels: more than any image has, and in chunks that are larger than their image.
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, part) in [("huge_labels.b2nd", "one of them is damaged"), ("wide_labels.b2nd", "it claims to hold")] {
+    for (name, part) in [("huge_labels.b2nd", "over the limit of"), ("wide_labels.b2nd", "it claims to hold")] {
         let both = fs::read(corpus.join(name)).expect("a file");
         let separator = b"==NEXT FILE==";
         let at = both.windows(separator.len()).position(|window| window == separator).expect("two files");
