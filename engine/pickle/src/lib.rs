@@ -19,7 +19,7 @@
 //! // pickle.dumps({"a": 1}, protocol=2)
 //! let (pickled, length) = parse(b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01K\x01s.", &Options::default())?;
 //! let Object::Dict(entries) = pickled.root() else { panic!("a dictionary") };
-//! assert_eq!((pickled.text(entries[0].0), length), (Some("a"), 18));
+//! assert_eq!((pickled.text(entries[0].0), length), (Some("a"), 17));
 //! # Ok::<(), hearth_pickle::PickleError>(())
 //! ```
 
