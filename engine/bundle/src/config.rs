@@ -225,8 +225,9 @@ impl Config {
             }
             _ => return Ok(()),
         };
-        // A key with the separator in it is no part of an id.
-        let plain = |part: &String| !part.contains(SEP);
+        // A key with the separator in it is no part of an id, nor is an empty one: at the root it
+        // would name the root itself.
+        let plain = |part: &String| !part.is_empty() && !part.contains(SEP);
         parts.iter().filter(|part| plain(part)).try_for_each(|part| self.expand_item(&id::join(at, part), copied))
     }
 

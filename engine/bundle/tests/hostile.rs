@@ -45,6 +45,15 @@ fn lambdas_that_call_themselves_end() {
     assert_eq!(made.to_json(), Some(json!(12_502_500)));
 }
 
+#[test]
+fn a_key_without_a_letter_names_nothing() {
+    for config in [json!({"": {"a": "%x"}, "x": "$1 + 1"}), json!({"": [{"": 1}], "x": "$1 + 1"})] {
+        let config = Config::parse("c.json", &config.to_string()).expect("JSON");
+        let x = Resolver::new(config, PathBuf::from(".")).and_then(|items| items.get("x")).expect("a number");
+        assert_eq!(x.to_json(), Some(json!(2)));
+    }
+}
+
 /// A tree of any depth would overflow the stack of whoever evaluates or drops it.
 #[test]
 fn expressions_of_any_length_and_depth_are_values_or_errors() {
