@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn what_a_folder_is_instead_is_told() {
         let dir = tempfile::tempdir().expect("a folder");
-        let told = |name: &str| foreign(&dir.path().join(name)).map(|failure| failure.line());
+        let reported = |name: &str| foreign(&dir.path().join(name)).map(|failure| failure.line());
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
@@ -88,16 +88,16 @@ mod tests {
             ("msd", "data set of the Decathlon"),
             ("raw", "Dataset001_A: give that"),
         ] {
-            let told = told(name).expect(name);
+            let reported = reported(name).expect(name);
             for part in [name, part, "imagesTr/CASE_0000.nii.gz", "nnUNet_preprocessed"] {
-                assert!(told.contains(part), "{part:?} is not in {told}");
+                assert!(reported.contains(part), "{part:?} is not in {reported}");
             }
         }
         write("raw/Dataset002_B/dataset.json", r#"{"file_ending": ".nii.gz"}"#);
-        assert!(told("raw").is_some_and(|told| told.contains("Dataset002_B): give one of them")));
-        assert_eq!(told("raw/Dataset001_A"), None);
-        // Its own fault is told where it is read.
+        assert!(reported("raw").is_some_and(|reported| reported.contains("Dataset002_B): give one of them")));
+        assert_eq!(reported("raw/Dataset001_A"), None);
+        // Its own fault is reported where it is read.
         write("raw/Dataset002_B/dataset.json", "{");
-        assert_eq!(told("raw/Dataset002_B"), None);
+        assert_eq!(reported("raw/Dataset002_B"), None);
     }
 }

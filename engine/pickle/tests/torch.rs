@@ -97,7 +97,7 @@ fn damaged_files_are_errors() {
     }
 }
 
-/// A bit of a value: the archive's checksum tells, but where PyTorch was told to compute none.
+/// A bit of a value: the archive's checksum tells, but where PyTorch was set to compute none.
 #[test]
 fn checksums_are_compared_where_there_are_some() {
     let folder = tempfile::tempdir().expect("a folder");

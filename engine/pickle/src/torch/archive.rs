@@ -33,7 +33,7 @@ fn wrong(error: &zip::result::ZipError) -> SavedError {
     SavedError::Invalid(error.to_string())
 }
 
-/// An entry. PyTorch can be told not to compute checksums, and then writes 0, which is not compared.
+/// An entry. PyTorch can be set not to compute checksums, and then writes 0, which is not compared.
 fn opened<'a>(zip: &'a mut Zip, name: &str) -> Result<ZipFile<'a, BufReader<File>>> {
     let index = zip.index_for_name(name).ok_or_else(|| format!("{name} is not in the archive"))?;
     let about = zip.by_index_raw(index).map_err(|error| wrong(&error))?;
