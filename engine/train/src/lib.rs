@@ -13,6 +13,9 @@ pub mod checkpoint;
 pub mod device;
 mod evaluation;
 mod floats;
+#[cfg(all(test, feature = "vulkan"))]
+#[path = "../../../tests/src/gpu.rs"]
+mod gpu;
 mod ranks;
 mod run;
 mod training;

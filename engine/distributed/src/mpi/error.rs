@@ -65,8 +65,13 @@ pub enum MpiError {
         text: String,
     },
     /// The ranks did not come together.
-    #[error("MPI cannot be started: not all ranks were there after {seconds} s")]
+    #[error(
+        "MPI cannot be started: {who} has waited {seconds} s for the other ranks; one of them has not started, has ended, \
+         or cannot be reached"
+    )]
     Late {
+        /// This rank and its host.
+        who: String,
         /// The deadline, in seconds.
         seconds: f64,
     },

@@ -86,7 +86,7 @@ impl MpiCommunicator {
             .name("hearth-mpi".to_owned())
             .spawn(move || own(placement, deadline, &report, &receiver))
             .map_err(|error| MpiError::Thread(error.to_string()))?;
-        let late = |_: RecvTimeoutError| MpiError::Late { seconds: deadline.as_secs_f64() };
+        let late = |_: RecvTimeoutError| late(placement.as_ref(), deadline);
         let Ready { rank, hosts, library, interface } = ready.recv_timeout(deadline + REPORT).map_err(late)??;
         tracing::debug!(rank, world = hosts.len(), library, "ranks connected over MPI");
         let (ledger, finished) = (Arc::default(), AtomicBool::new(false));
@@ -102,6 +102,14 @@ impl MpiCommunicator {
     pub fn interface(&self) -> Interface {
         self.interface
     }
+}
+
+/// The others were not there in time. MPI says the host's name once it has started only.
+fn late(placement: Option<&Placement>, deadline: Duration) -> MpiError {
+    let rank = placement.map_or_else(|| "this process".to_owned(), |of| format!("rank {} of {}", of.rank, of.world));
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let who = host.map_or_else(|_| rank.clone(), |host| format!("{rank} on {}", host.trim_end()));
+    MpiError::Late { who, seconds: deadline.as_secs_f64() }
 }
 
 /// What the thread that owns MPI does.
@@ -236,7 +244,7 @@ impl Start {
                 }
                 Step::Next(next) => transfer = next,
                 Step::Waits(_) if begin.elapsed() > self.deadline => {
-                    return Err(MpiError::Late { seconds: self.deadline.as_secs_f64() });
+                    return Err(late(self.placement.as_ref(), self.deadline));
                 }
                 Step::Waits(next) => {
                     transfer = next;

@@ -10,7 +10,7 @@ use crate::batch::step_error::{StepError, name_cases};
 use crate::ranks::Ranks;
 use crate::training::grad_scaler::{DeviceScaler, GradScaler};
 use crate::training::precision::Precision;
-use crate::training::reducer::Reducer;
+use crate::training::reducer::{Reducer, Watching};
 use crate::training::trainer::TrainerError;
 
 /// What of a trainer's options a learner needs.
@@ -69,12 +69,12 @@ impl<N: Network> Learner<N> {
     }
 
     /// The network of several ranks for a forward pass whose gradients are sent while the backward
-    /// pass goes on: where each batch is a step, and a gradient can be read as it comes. A card
-    /// would have to wait for each of them.
+    /// pass goes on: where each batch is a step.
     pub fn watched(&self, accumulate: u64) -> Result<Option<N>, StepError> {
         match &self.reducer {
-            Some(reducer) if accumulate == 1 && self.scaler.is_none() && self.on_processor => {
-                Ok(reducer.watch(self.network()?))
+            Some(reducer) if accumulate == 1 => {
+                let factor = self.scaler.as_ref().map(|scaler| scaler.scale().recip());
+                Ok(reducer.watch(self.network()?, &Watching { factor, apart: !self.on_processor }))
             }
             _ => Ok(None),
         }

@@ -10,6 +10,7 @@ pub(crate) mod learner;
 pub(crate) mod lr_find;
 pub(crate) mod mean_loss;
 pub(crate) mod precision;
+pub(crate) mod reading;
 pub(crate) mod reducer;
 pub(crate) mod step;
 pub(crate) mod train;

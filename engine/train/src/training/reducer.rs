@@ -1,16 +1,17 @@
 //! Gradients of all ranks become their mean: [`Reducer`].
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_distributed::{Buckets, Filling, FillingError, Pending};
 use hearth_engine::BoxError;
 use hearth_nn::networks::Network;
-use hearth_nn::optim::{Gradients, watch_gradients};
+use hearth_nn::optim::{Gradients, SeeGradient, watch_gradients};
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::Ranks;
+use crate::training::reading::Reading;
 
 /// Reduces the gradients of a step, in buckets. One travels as soon as it is
 /// full, while the backward pass computes the next, where the pass is [watched](Reducer::watch).
@@ -25,7 +26,18 @@ pub(crate) struct Reducer {
     order: Option<Arc<Order>>,
     /// What came of the present backward pass.
     flight: Arc<Mutex<Flight>>,
+    /// Who reads the gradients of the present backward pass on a card.
+    reading: Arc<Mutex<Option<Reading>>>,
     steps: u64,
+}
+
+/// How the gradients of a backward pass are seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watching {
+    /// What they are multiplied by, `[1]`: the loss was scaled by its inverse.
+    pub factor: Option<Tensor<1>>,
+    /// Whether a thread reads them: to read a card's takes until the card has computed it.
+    pub apart: bool,
 }
 
 /// The parameters in the order in which the backward pass of rank 0 yields their gradients, and
@@ -110,12 +122,14 @@ const GRADIENTS: &str = "gradients";
 
 impl Reducer {
     pub fn new(ranks: Ranks) -> Self {
-        Self { ranks, loss: None, mean_loss: None, order: None, flight: Arc::default(), steps: 0 }
+        Self { ranks, loss: None, mean_loss: None, order: None, flight: Arc::default(), reading: Arc::default(), steps: 0 }
     }
 
     /// The network for one forward pass, whose gradients travel while the backward pass goes on;
     /// `None` where all of them travel together at its end.
-    pub fn watch<N: Network>(&self, network: &N) -> Option<N> {
+    pub fn watch<N: Network>(&self, network: &N, how: &Watching) -> Option<N> {
+        // The thread of a pass that was given up ends before there is another flight.
+        drop(self.reading().take());
         let mut flight = self.flight();
         *flight = Flight::default();
         if self.order.as_ref().is_some_and(|order| order.buckets.buckets().len() < 2) {
@@ -123,23 +137,51 @@ impl Reducer {
         }
         flight.filling = self.order.as_ref().map(|order| (Arc::clone(order), Arc::clone(&order.buckets).fill()));
         let (shared, ranks, step) = (Arc::clone(&self.flight), self.ranks.clone(), self.steps);
-        let see = move |path: &str, gradient: Tensor<1>| {
+        let arrive = move |path: &str, gradient: Tensor<1>| {
+            let values = values_of(path, gradient);
             let mut flight = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            let arrived = values_of(path, gradient)
+            let arrived = values
                 .and_then(|values| flight.arrive(path, &values, &ranks, step).map_err(|why| format!("{path}: {why}")));
             if let Err(why) = arrived {
                 flight.fault.get_or_insert(why);
             }
         };
-        Some(watch_gradients(network, Arc::new(see)))
+        let arrive: SeeGradient = if how.apart {
+            match Reading::start(arrive) {
+                Ok(reading) => {
+                    let see = reading.see();
+                    *self.reading() = Some(reading);
+                    Arc::new(see)
+                }
+                Err(why) => {
+                    tracing::warn!("gradients travel after the backward pass: no thread can be started: {why}");
+                    return None;
+                }
+            }
+        } else {
+            Arc::new(arrive)
+        };
+        Some(match how.factor.clone() {
+            Some(factor) => {
+                let scaled = move |path: &str, gradient: Tensor<1>| arrive(path, gradient * factor.clone());
+                watch_gradients(network, Arc::new(scaled))
+            }
+            None => watch_gradients(network, arrive),
+        })
     }
 
-    fn flight(&self) -> std::sync::MutexGuard<'_, Flight> {
+    fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flight(&self) -> MutexGuard<'_, Flight> {
         self.flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The mean over the ranks, on the device of each gradient. That of the losses comes with it.
     pub fn mean(&mut self, gradients: &Gradients) -> Result<Gradients, BoxError> {
+        let reading = self.reading().take();
+        reading.map_or(Ok(()), Reading::end)?;
         let mut flight = std::mem::take(&mut *self.flight());
         if let Some(fault) = flight.fault.take() {
             return Err(format!("a gradient cannot be sent: {fault}").into());
@@ -322,20 +364,26 @@ mod tests {
     }
 
     /// Buckets are under way before the backward pass has ended, and bring what they would without.
-    #[test]
-    fn gradients_travel_while_the_backward_pass_goes_on() {
+    fn travel(device: &Device, apart: bool) {
         let found = on_ranks(2, |rank, reducer| {
-            let device = Device::flex();
             let config = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).num_res_units(1).norm("batch");
             let network = config.init(&device.clone().autodiff(), 1).expect("a network");
-            let image = Tensor::<5>::ones([1, 1, 8, 8, 8], &device) * (rank as f32 + 1.0);
+            let image = Tensor::<5>::ones([1, 1, 8, 8, 8], device) * (rank as f32 + 1.0);
             let pass = |network: &hearth_nn::networks::UNet| network.forward(image.clone().autodiff()).sum();
             let alone = Gradients::of(&network, &pass(&network));
             let by_hand = reducer.mean(&alone).expect("a mean");
             let mut under_way = Vec::new();
             for _ in 0..2 {
-                let watched = reducer.watch(&network).expect("several buckets");
-                let own = Gradients::of(&network, &pass(&watched));
+                // Given up.
+                let other = reducer.watch(&network, &Watching { factor: None, apart }).expect("several buckets");
+                Gradients::of(&network, &(pass(&other) * 3.0));
+                // Of a scaled loss, as in fp16.
+                let factor = Some(Tensor::<1>::full([1], 0.25, device));
+                let watched = reducer.watch(&network, &Watching { factor, apart }).expect("several buckets");
+                let own = Gradients::of(&network, &(pass(&watched) * 4.0)).scale(0.25);
+                let reading = reducer.reading().take();
+                assert_eq!(reading.is_some(), apart);
+                reading.map_or(Ok(()), Reading::end).expect("no panic");
                 under_way.push(reducer.flight().travelling.len());
                 assert_eq!(read(&own), read(&alone), "watching changes nothing");
                 assert_eq!(read(&reducer.mean(&own).expect("a mean")), read(&by_hand));
@@ -347,5 +395,22 @@ mod tests {
             let buckets = buckets.expect("an order");
             assert!(buckets > 5 && under_way.iter().all(|count| *count >= buckets - 2), "{under_way:?} of {buckets}");
         }
+    }
+
+    #[test]
+    fn gradients_travel_while_the_backward_pass_goes_on() {
+        travel(&Device::flex(), false);
+    }
+
+    #[test]
+    fn gradients_travel_that_a_thread_reads() {
+        travel(&Device::flex(), true);
+    }
+
+    #[cfg(feature = "vulkan")]
+    #[test]
+    #[ignore = "needs Vulkan"]
+    fn gradients_of_a_card_travel_on_vulkan() {
+        travel(&crate::gpu::device(), true);
     }
 }
