@@ -366,20 +366,25 @@ fn gradients_travel_over_imitated_cards() {
     for by in launchers().into_iter().filter(|by| *by != By::Mpirun("mpirun.mpich")) {
         let name = |what: &str| format!("{what}-{by:?}").replace(['(', ')', '"', '.'], "");
         let (plain, cards) = (name("plain"), name("cards"));
-        let run = |out: &str, set: &str| {
+        let run = |out: &str, sets: &[&str]| {
             let job = Job { folder: dir.path(), by, ranks: 2, out };
             let log = dir.path().join(format!("{out}.log"));
-            let mut command = job.command(&[&file, "--epochs", "3", "--set", set]);
+            let mut command = job.command(&[&file, "--epochs", "3"]);
+            sets.iter().for_each(|set| _ = command.args(["--set", set]));
             command.env("HEARTH_NCCL", &stub).env("HEARTH_GPU_DRIVER", &stub).env("STUB_LOG", &log);
             let output = command.env("TMPDIR", dir.path()).output().expect("the program starts");
             assert!(output.status.success(), "{by:?}: {}", errors(&output));
             (weights(&job.out()), fs::read_to_string(log).unwrap_or_default())
         };
-        let (expected, log) = run(&plain, "distributed.cards=off");
+        let (expected, log) = run(&plain, &["distributed.cards=off"]);
         assert!(log.is_empty(), "{log}");
-        let (found, log) = run(&cards, "distributed.cards=on");
+        let (found, log) = run(&cards, &["distributed.cards=on"]);
         assert!(log.contains("ncclCommInitRank") && log.contains("ncclCommDestroy"), "{by:?}: {log}");
         assert!(found == expected, "{by:?}: added in the order of ranks, to the bit");
+        // Each gradient by itself, as soon as it is there.
+        let (alone, overlap) = ("distributed.bucket_mib=0", "distributed.overlap=on");
+        let (found, log) = run(&name("overlap"), &["distributed.cards=on", alone, overlap]);
+        assert!(log.contains("ncclCommInitRank") && found == expected, "{by:?}: while the backward pass goes on");
     }
     // Demanded where there is none.
     let job = Job { folder: dir.path(), by: By::Threads, ranks: 2, out: "none" };

@@ -277,6 +277,11 @@ impl ModuleMapper for Import<'_> {
             return param;
         };
         self.report.loaded += 1;
+        if !param.is_initialized() {
+            // What it was to be is never made.
+            let (id, value) = (param.id, Tensor::from_data(TensorData::new(values, shape), &param.lazy_device()));
+            return param.transform_for_load(value, id);
+        }
         let (id, old, mapper) = param.consume();
         let trains = old.is_require_grad();
         let value = Tensor::from_data(TensorData::new(values, shape), &old.device());

@@ -23,6 +23,9 @@ pub struct Ranks {
     /// The most bytes of gradients that travel together; of 4 MiB or more, an eighth where that is
     /// less.
     pub bucket_bytes: usize,
+    /// Whether gradients travel while the backward pass computes the rest; where nothing is said, they
+    /// do.
+    pub overlap: Option<bool>,
     /// Whether every batch norm has the statistics of all ranks' batches, and not only those named
     /// `syncbatch`.
     pub sync_batch_norm: bool,
@@ -86,6 +89,7 @@ impl Ranks {
             communicator,
             how: AllReduce::default(),
             bucket_bytes: BUCKET_BYTES,
+            overlap: None,
             sync_batch_norm: false,
             rounds_alike: false,
             deadline: DEADLINE,

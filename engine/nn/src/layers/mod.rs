@@ -6,6 +6,7 @@
 
 mod activation;
 mod adn;
+mod awaited;
 mod conv;
 mod convolution;
 mod drop_path;
@@ -30,6 +31,7 @@ pub use activation::{Act, PRelu, Plain};
 pub(crate) use activation::{activated_sum, gelu, leaky_relu, relu, residual_sum, swish};
 pub use adn::{Adn, AdnLayer, AdnOptions};
 pub(crate) use adn::{Optional, act, norm, norm_then_act};
+pub use awaited::awaiting_weights;
 pub use conv::{Conv, ConvTranspose};
 pub use convolution::{Convolution, ConvolutionOptions, Kernel};
 pub use drop_path::DropPath;

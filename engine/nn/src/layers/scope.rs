@@ -5,6 +5,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use hearth_kernels::counter_rng::Key;
 use rayon::prelude::*;
 
+use super::awaited::{are_awaited, when_used};
 use super::rehearsal::{self, unwritten};
 use super::{Draw, Init};
 
@@ -62,29 +63,12 @@ impl Scope {
         if self.count(name, &shape) {
             return unwritten(shape, &self.device);
         }
-        let values = match draw {
-            Draw::Constant(value) => return self.constant(shape, value),
-            Draw::Uniform(bound) => self.values(name, shape, |key, i| (2.0 * key.uniform(i) - 1.0) * bound),
-            Draw::Normal(deviation) => self.values(name, shape, |key, i| key.normal(i) * deviation),
-            Draw::NormalAboutOne(deviation) => self.values(name, shape, |key, i| 1.0 + key.normal(i) * deviation),
-            Draw::NormalInGroups(deviation, copies) => {
-                let entry = shape.iter().skip(1).product::<usize>().max(1) as u64;
-                let group = entry * copies.max(1) as u64;
-                self.values(name, shape, |key, i| key.normal(i / group * entry + i % entry) * deviation)
-            }
-        };
-        Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), &self.device))
-    }
-
-    fn values<const D: usize>(
-        &self,
-        name: &str,
-        shape: [usize; D],
-        value: impl Fn(Key, u64) -> f64 + Sync,
-    ) -> Vec<f32> {
+        if let Draw::Constant(value) = draw {
+            return self.constant(shape, value);
+        }
         let key = self.key(name);
-        let count = shape.iter().product::<usize>() as u64;
-        (0..count).into_par_iter().map(|i| value(key, i) as f32).collect()
+        let values = move |device: &Device| Tensor::from_data(TensorData::new(drawn(key, &shape, draw), shape), device);
+        if are_awaited() { when_used(shape, &self.device, values) } else { Param::from_tensor(values(&self.device)) }
     }
 
     /// The key of the draws of a parameter.
@@ -105,4 +89,24 @@ impl Scope {
         }
         Param::from_tensor(Tensor::full(shape, value, &self.device))
     }
+}
+
+/// The values of a parameter with this key.
+fn drawn(key: Key, shape: &[usize], draw: Draw) -> Vec<f32> {
+    let count = shape.iter().product::<usize>() as u64;
+    match draw {
+        Draw::Constant(value) => vec![value as f32; shape.iter().product()],
+        Draw::Uniform(bound) => each(count, |i| (2.0 * key.uniform(i) - 1.0) * bound),
+        Draw::Normal(deviation) => each(count, |i| key.normal(i) * deviation),
+        Draw::NormalAboutOne(deviation) => each(count, |i| 1.0 + key.normal(i) * deviation),
+        Draw::NormalInGroups(deviation, copies) => {
+            let entry = shape.iter().skip(1).product::<usize>().max(1) as u64;
+            let group = entry * copies.max(1) as u64;
+            each(count, |i| key.normal(i / group * entry + i % entry) * deviation)
+        }
+    }
+}
+
+fn each(count: u64, value: impl Fn(u64) -> f64 + Sync) -> Vec<f32> {
+    (0..count).into_par_iter().map(|i| value(i) as f32).collect()
 }

@@ -1,7 +1,10 @@
 //! Files that do not match, and invalid files.
 
+use burn::module::Module;
 use burn::tensor::Device;
+use hearth_nn::layers::awaiting_weights;
 use hearth_nn::networks::{Network, UNet, UNetConfig};
+use hearth_nn::optim::Gradients;
 use hearth_nn::weights::{self, WeightsError};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -29,6 +32,44 @@ fn a_file_gives_the_network_back() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(values(net.forward(x.clone())), values(loaded.forward(x)));
     // Saved again, it is the same file.
     assert_eq!(weights::to_bytes(&loaded)?, std::fs::read(&path)?);
+    Ok(())
+}
+
+/// A network that awaits its weights is the same as another: with them, and where it keeps its own.
+#[test]
+fn a_network_that_awaits_weights_is_as_any_other() -> Result<(), Box<dyn std::error::Error>> {
+    let build = || unet(&[4, 8], "batch");
+    let drawn = weights::to_bytes(&build())?;
+    assert_eq!(weights::to_bytes(&awaiting_weights(build))?, drawn, "its own, when they are used");
+    assert_eq!(weights::to_bytes(&build())?, drawn, "and the next one is drawn at once");
+
+    let config = UNetConfig { norm: Some("batch".into()), num_res_units: 1, ..UNetConfig::new(2, 1, 2, &[4, 8], &[2]) };
+    let other = config.init(&Device::default().autodiff(), 99)?;
+    let bytes = weights::to_bytes(&other)?;
+    let (loaded, report) =
+        weights::from_bytes(awaiting_weights(|| config.init(&Device::default().autodiff(), 1))?, &bytes)?;
+    assert!(report.is_complete());
+    assert_eq!(weights::to_bytes(&loaded)?, bytes);
+    // It trains as well, and it can be taken out of training and back.
+    let x = draw([1, 1, 8, 8, 1], 1, &Device::default()).autodiff();
+    let gradients = |net: &UNet| Gradients::of(net, &net.forward(x.clone()).sum());
+    let (of_loaded, of_other) = (gradients(&loaded.valid().train()), gradients(&other));
+    assert!(!of_other.is_empty() && of_loaded.len() == of_other.len());
+    assert!(
+        of_other
+            .iter()
+            .all(|(path, gradient)| { of_loaded.get(path).is_some_and(|found| found.to_data() == gradient.to_data()) })
+    );
+
+    // A weight that the file lacks is the network's own.
+    let file = SafeTensors::deserialize(&bytes)?;
+    let lacking = "model.0.conv.unit0.conv.weight";
+    let some: Vec<_> = file.tensors().into_iter().filter(|(name, _)| name != lacking).collect();
+    let some = safetensors::serialize(some, None)?;
+    let (awaited, _) = weights::import_partial(awaiting_weights(build), &some)?;
+    let (at_once, report) = weights::import_partial(build(), &some)?;
+    assert_eq!(report.missing, [lacking]);
+    assert_eq!(weights::to_bytes(&awaited)?, weights::to_bytes(&at_once)?);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+use hearth_nn::layers::awaiting_weights;
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_nn::trace::{Graph, TraceError, trace};
 use hearth_nn::weights;
@@ -44,7 +45,8 @@ pub fn onnx(folder: &RunFolder, checkpoint: &str, path: &Path) -> Outcome<OnnxEx
     let recipe = Recipe::read(&Document::open(&folder.recipe())?)?;
     let (checkpoint, bytes) = checkpoint_file(folder, checkpoint)?;
     // In f32 on the CPU, whatever the run computed in.
-    let net = recipe.network.init(&Device::default(), 0).map_err(RecipeError::from_error).while_doing(doing)?;
+    let net = awaiting_weights(|| recipe.network.init(&Device::default(), 0));
+    let net = net.map_err(RecipeError::from_error).while_doing(doing)?;
     let net = weights::from_bytes(net, &bytes).while_doing(doing)?.0;
     let graph = traced(&net).while_doing(doing)?;
     let hash = blake3::hash(&bytes).to_hex();

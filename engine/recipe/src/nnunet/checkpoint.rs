@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use hearth_nn::layers::awaiting_weights;
 use hearth_nn::networks::AnyNetwork;
 use hearth_nn::pytorch::{OpenOptions, StateDict};
 use hearth_nn::weights;
@@ -51,7 +52,7 @@ impl Checkpoint {
     ) -> Outcome<AnyNetwork> {
         let doing = || format!("cannot load {}", path.display());
         let batch_norm = self.weights.keys().any(|key| key.ends_with(".norm.running_mean"));
-        let net = network::build(architecture, channels, batch_norm, device).while_doing(doing)?;
+        let net = awaiting_weights(|| network::build(architecture, channels, batch_norm, device)).while_doing(doing)?;
         let bytes = self.weights.to_bytes().while_doing(doing)?;
         Ok(weights::from_bytes(net, &bytes).while_doing(doing)?.0)
     }

@@ -24,9 +24,10 @@ pub struct Distributed {
     pub sync_batch_norm: bool,
     /// Whether gradients travel over the cards of the ranks, by NCCL or RCCL.
     pub cards: Cards,
-    /// The most MiB of gradients that travel together, and of 4 MiB or more at most an eighth: the
-    /// first of them while the backward pass computes the rest.
+    /// The most MiB of gradients that travel together, and of 4 MiB or more at most an eighth.
     pub bucket_mib: f64,
+    /// Whether gradients travel while the backward pass computes the rest.
+    pub overlap: Overlap,
     /// Seconds that a rank waits for the others before it ends with an error that names them.
     pub deadline: f64,
 }
@@ -57,6 +58,20 @@ pub enum Cards {
     Off,
 }
 
+/// Whether gradients travel while the backward pass computes the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// Where they travel through the memory of the host. Over cards they take less than watching the
+    /// backward pass does.
+    #[default]
+    Auto,
+    /// Always, where there are several buckets.
+    On,
+    /// Never: all of them travel at its end.
+    Off,
+}
+
 impl Default for Distributed {
     fn default() -> Self {
         Self {
@@ -66,6 +81,7 @@ impl Default for Distributed {
             sync_batch_norm: false,
             cards: Cards::default(),
             bucket_mib: distributed::BUCKET_BYTES as f64 / MIB,
+            overlap: Overlap::default(),
             deadline: distributed::DEADLINE.as_secs_f64(),
         }
     }
@@ -100,6 +116,11 @@ impl Distributed {
         ranks.sync_batch_norm = self.sync_batch_norm;
         ranks.rounds_alike = self.mode == Mode::Exact;
         ranks.bucket_bytes = (self.bucket_mib * MIB) as usize;
+        ranks.overlap = match self.overlap {
+            Overlap::Auto => None,
+            Overlap::On => Some(true),
+            Overlap::Off => Some(false),
+        };
         ranks.deadline = Duration::from_secs_f64(self.deadline);
         ranks
     }

@@ -48,7 +48,7 @@ mod tta;
 mod workers;
 
 pub use adversarial::Adversarial;
-pub use distributed::{Cards, Distributed, Mode};
+pub use distributed::{Cards, Distributed, Mode, Overlap};
 pub use folds::{FoldMethod, Folds};
 pub use init::Init;
 pub use listens::Listens;

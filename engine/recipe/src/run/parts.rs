@@ -138,7 +138,11 @@ pub fn over_cards(plan: &Plan, ranks: Ranks) -> Outcome<Ranks> {
         return Ok(ranks);
     }
     match nccl::join(ranks.shared_communicator(), own, ranks.deadline) {
-        Ok(over) => Ok(ranks.over(over)),
+        Ok(over) => {
+            let mut ranks = ranks.over(over);
+            ranks.overlap.get_or_insert(false);
+            Ok(ranks)
+        }
         // What the cards go by is out of order itself.
         Err(error @ NcclError::Comm(_)) => Err(RecipeError::from_error(error)),
         Err(error) if cards == Cards::Auto => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use burn::module::Module;
 use hearth_data::Progress;
 use hearth_nn::inferers::Inferer;
+use hearth_nn::layers::awaiting_weights;
 use hearth_nn::networks::AnyNetwork;
 use hearth_nn::weights;
 use hearth_package::Label;
@@ -216,7 +217,7 @@ impl Trained {
             plan.recipe.tta = tta;
         }
         let Weights { name, of, bytes } = read()?;
-        let network = plan.network(&plan.device)?;
+        let network = awaiting_weights(|| plan.network(&plan.device))?;
         check_windows(&plan, &network)?;
         let (network, _) = weights::from_bytes(network, &bytes)
             .while_doing(|| format!("the weights of {of} do not fit the recipe"))?;

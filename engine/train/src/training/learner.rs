@@ -72,7 +72,7 @@ impl<N: Network> Learner<N> {
     /// pass goes on: where each batch is a step.
     pub fn watched(&self, accumulate: u64) -> Result<Option<N>, StepError> {
         match &self.reducer {
-            Some(reducer) if accumulate == 1 => {
+            Some(reducer) if accumulate == 1 && reducer.ranks.overlap.unwrap_or(true) => {
                 let factor = self.scaler.as_ref().map(|scaler| scaler.scale().recip());
                 Ok(reducer.watch(self.network()?, &Watching { factor, apart: !self.on_processor }))
             }

@@ -122,7 +122,15 @@ const GRADIENTS: &str = "gradients";
 
 impl Reducer {
     pub fn new(ranks: Ranks) -> Self {
-        Self { ranks, loss: None, mean_loss: None, order: None, flight: Arc::default(), reading: Arc::default(), steps: 0 }
+        Self {
+            ranks,
+            loss: None,
+            mean_loss: None,
+            order: None,
+            flight: Arc::default(),
+            reading: Arc::default(),
+            steps: 0,
+        }
     }
 
     /// The network for one forward pass, whose gradients travel while the backward pass goes on;

@@ -1,0 +1,38 @@
+//! Networks whose weights are read from a file at once: [`awaiting_weights`].
+
+use std::cell::Cell;
+
+use burn::module::{Param, ParamId};
+use burn::tensor::{Device, Shape, Tensor};
+
+thread_local! {
+    static AWAITED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Builds networks whose weights are read from a file at once: initial ones are drawn when they are
+/// used, which those that are replaced never are. To draw 31 million takes longer than to read them.
+pub fn awaiting_weights<R>(build: impl FnOnce() -> R) -> R {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            AWAITED.set(self.0);
+        }
+    }
+    let _back = Back(AWAITED.replace(true));
+    build()
+}
+
+/// Whether this thread is within [`awaiting_weights`].
+pub(super) fn are_awaited() -> bool {
+    AWAITED.get()
+}
+
+/// A parameter of these values, which are made when somebody asks.
+pub(super) fn when_used<const D: usize>(
+    shape: [usize; D],
+    device: &Device,
+    values: impl FnOnce(&Device) -> Tensor<D> + Send + Sync + 'static,
+) -> Param<Tensor<D>> {
+    let values = move |device: &Device, trains: bool| values(device).set_require_grad(trains);
+    Param::uninitialized(ParamId::new(), values, device.clone(), true, Shape::from(shape))
+}
