@@ -371,6 +371,18 @@ mod tests {
         }
     }
 
+    /// To the bit on a processor; a card may add in another order.
+    fn are_equal(found: &Gradients, expected: &Gradients) -> bool {
+        let exact = expected.iter().all(|(_, gradient)| gradient.device() == Device::flex());
+        let near = |(a, b): (&f32, &f32)| a == b || !exact && (a - b).abs() <= 1e-4 * b.abs().max(1.0);
+        let (found, expected) = (read(found), read(expected));
+        found.len() == expected.len()
+            && found
+                .iter()
+                .zip(&expected)
+                .all(|((path, a), (other, b))| path == other && a.len() == b.len() && a.iter().zip(b).all(near))
+    }
+
     /// Buckets are under way before the backward pass has ended, and bring what they would without.
     fn travel(device: &Device, apart: bool) {
         let found = on_ranks(2, |rank, reducer| {
@@ -393,8 +405,8 @@ mod tests {
                 assert_eq!(reading.is_some(), apart);
                 reading.map_or(Ok(()), Reading::end).expect("no panic");
                 under_way.push(reducer.flight().travelling.len());
-                assert_eq!(read(&own), read(&alone), "watching changes nothing");
-                assert_eq!(read(&reducer.mean(&own).expect("a mean")), read(&by_hand));
+                assert!(are_equal(&own, &alone), "watching changes nothing");
+                assert!(are_equal(&reducer.mean(&own).expect("a mean"), &by_hand));
             }
             (under_way, reducer.order.as_ref().map(|order| order.buckets.buckets().len()))
         });
