@@ -62,8 +62,8 @@ pub enum Cards {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Where they travel through the memory of the host. Over cards they take less than watching the
-    /// backward pass does.
+    /// Where they travel through the memory of the host. Over cards they take little time, and
+    /// watching the backward pass takes some for each parameter; which is more is not measured.
     #[default]
     Auto,
     /// Always, where there are several buckets.
