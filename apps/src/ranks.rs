@@ -25,6 +25,9 @@ pub struct Restarts<'a> {
     pub may: &'a dyn Fn() -> bool,
 }
 
+/// The variable that says for how many seconds a rank waits for the others to start.
+const START_DEADLINE: &str = "HEARTH_START_DEADLINE";
+
 /// The option that starts ranks.
 const OPTION: &str = "--ranks";
 
@@ -81,7 +84,8 @@ pub fn of_launcher() -> Outcome<Option<Ranks>> {
     if !is_launched()? {
         return Ok(None);
     }
-    let ranks = Ranks::new(Arc::from(connect(DEADLINE).map_err(|error| Failure::new(error.to_string()))?));
+    let deadline = start_deadline(std::env::var(START_DEADLINE).ok())?;
+    let ranks = Ranks::new(Arc::from(connect(deadline).map_err(|error| Failure::new(error.to_string()))?));
     terminal::speak(ranks.rank() == 0);
     let (world, hosts) = (ranks.world(), ranks.communicator().hosts());
     let each: BTreeSet<&str> = hosts.iter().map(|host| &**host).collect();
@@ -95,6 +99,16 @@ pub fn leave_together(ranks: Option<&Ranks>, failed: bool) {
     if let (Some(ranks), true) = (ranks, failed && is_reported()) {
         // One that does not come is on its way out.
         let _ = ranks.communicator().finish(&At::new("the end", 0).within(Duration::from_secs(10)));
+    }
+}
+
+/// How long the others may take to start: five minutes, if nothing else is said.
+fn start_deadline(given: Option<String>) -> Outcome<Duration> {
+    let Some(given) = given else { return Ok(DEADLINE) };
+    match given.trim().parse::<f64>() {
+        // A day is longer than anybody waits, and less than what a clock can add.
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(Failure::new(format!("{START_DEADLINE}={given}: expected 0.1 to 86400 seconds"))),
     }
 }
 
@@ -265,6 +279,17 @@ mod tests {
         assert_eq!(kept(&["train", "--ranks=2", "x.toml"]), "train x.toml");
         assert_eq!(kept(&["train", "x.toml"]), "train x.toml");
         assert_eq!(kept(&["train", "--max-restarts=3", "--ranks", "2", "x.toml", "--resume"]), "train x.toml --resume");
+    }
+
+    #[test]
+    fn the_deadline_of_the_start_can_be_set() {
+        let of = |given: Option<&str>| start_deadline(given.map(str::to_owned)).map_err(|error| error.line());
+        assert_eq!(of(None).expect("the usual one"), DEADLINE);
+        assert_eq!(of(Some(" 1.5 ")).expect("seconds"), Duration::from_millis(1500));
+        for wrong in ["", "0", "-3", "NaN", "1e9", "five"] {
+            let error = of(Some(wrong)).expect_err("no seconds");
+            assert_eq!(error, format!("HEARTH_START_DEADLINE={wrong}: expected 0.1 to 86400 seconds"));
+        }
     }
 
     #[test]

@@ -195,6 +195,7 @@ pub fn options(args: &Args) -> Outcome<NnunetOptions> {
         precision: precision.while_doing(|| "--precision".to_owned())?,
         device: args.opening.device.clone(),
         progress: progress(),
+        ..NnunetOptions::default()
     })
 }
 

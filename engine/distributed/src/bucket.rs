@@ -1,5 +1,6 @@
 //! Gradients in groups, for the all-reduce: [`Buckets`].
 
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The usual size of a bucket, 25 MiB: large enough for the bandwidth of the network, small enough
@@ -62,60 +63,54 @@ impl Buckets {
         &self.buckets
     }
 
-    /// The values of a bucket, from those of its parameters. A parameter without a gradient has
-    /// none, and counts as zeros.
-    ///
-    /// # Errors
-    /// Where a parameter has another number of values.
-    pub fn flatten<'a>(
-        &self,
-        bucket: usize,
-        gradient: impl Fn(usize) -> Option<&'a [f32]>,
-    ) -> Result<Vec<f32>, FillingError> {
-        let mut values = vec![0.0; self.buckets[bucket].len];
-        for parameter in &self.buckets[bucket].parameters {
-            if let Some(gradient) = gradient(*parameter) {
-                self.place(&mut values, *parameter, gradient)?;
+    /// The values of a bucket, from those of its parameters that [`Filling`] released. A parameter
+    /// without a gradient has none, and counts as zeros.
+    pub fn flatten<V: AsRef<[f32]>>(&self, bucket: usize, gradients: &[Option<V>]) -> Vec<f32> {
+        let mut values = Vec::with_capacity(self.buckets[bucket].len);
+        for ((_, range), gradient) in self.ranges(bucket).zip(gradients) {
+            match gradient {
+                Some(gradient) => values.extend_from_slice(gradient.as_ref()),
+                None => values.resize(range.end, 0.0),
             }
         }
-        Ok(values)
+        values
     }
 
     /// The parameters of a bucket and their values in it.
     pub fn unflatten<'a>(&'a self, bucket: usize, values: &'a [f32]) -> impl Iterator<Item = (usize, &'a [f32])> {
+        self.ranges(bucket).map(|(parameter, range)| (parameter, &values[range]))
+    }
+
+    /// The parameters of a bucket, and where in it their values are.
+    pub fn ranges(&self, bucket: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.buckets[bucket].parameters.iter().map(move |parameter| {
             let start = self.places[*parameter].1;
-            (*parameter, &values[start..start + self.lengths[*parameter]])
+            (*parameter, start..start + self.lengths[*parameter])
         })
     }
 
     /// Begins a step.
-    pub fn fill(self: Arc<Self>) -> Filling {
+    pub fn fill<V>(self: Arc<Self>) -> Filling<V> {
         let missing = self.buckets.iter().map(|bucket| bucket.parameters.len()).collect();
-        let values = self.buckets.iter().map(|_| Vec::new()).collect();
-        Filling { buckets: Arc::clone(&self), values, missing, arrived: vec![false; self.lengths.len()], next: 0 }
-    }
-
-    fn place(&self, values: &mut [f32], parameter: usize, gradient: &[f32]) -> Result<(), FillingError> {
-        let (start, expected) = (self.places[parameter].1, self.lengths[parameter]);
-        if gradient.len() != expected {
-            return Err(FillingError::Length { parameter, got: gradient.len(), expected });
-        }
-        values[start..start + expected].copy_from_slice(gradient);
-        Ok(())
+        let gradients = self.lengths.iter().map(|_| None).collect();
+        Filling { buckets: Arc::clone(&self), gradients, missing, arrived: vec![false; self.lengths.len()], next: 0 }
     }
 }
 
-/// The gradients of one step, as they arrive. Buckets are released in their order, because all ranks
-/// must reduce them in the same order.
+/// The gradients of one step, as they arrive: values, or what stands for those of a device. Buckets
+/// are released in their order, because all ranks must reduce them in the same order.
 #[derive(Debug)]
-pub struct Filling {
+pub struct Filling<V = Vec<f32>> {
     buckets: Arc<Buckets>,
-    values: Vec<Vec<f32>>,
+    /// Of each parameter, until its bucket is released.
+    gradients: Vec<Option<V>>,
     missing: Vec<usize>,
     arrived: Vec<bool>,
     next: usize,
 }
+
+/// A bucket that can be reduced: its number, and the gradients of its parameters.
+pub type Released<V> = (usize, Vec<Option<V>>);
 
 /// Why a gradient does not belong in a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -146,23 +141,25 @@ pub enum FillingError {
     },
 }
 
-impl Filling {
-    /// Takes the gradient of a parameter, and gives the buckets that can be reduced now: their
-    /// numbers and values.
+impl<V> Filling<V> {
+    /// Takes the gradient of a parameter, of so many values, and gives the buckets that can be reduced
+    /// now.
     ///
     /// # Errors
     /// Where there is no such parameter, or its gradient came before or has another length.
-    pub fn arrive(&mut self, parameter: usize, gradient: &[f32]) -> Result<Vec<(usize, Vec<f32>)>, FillingError> {
+    pub fn arrive(&mut self, parameter: usize, count: usize, gradient: V) -> Result<Vec<Released<V>>, FillingError> {
         match self.arrived.get(parameter) {
             None => return Err(FillingError::Unknown { parameter, count: self.arrived.len() }),
             Some(true) => return Err(FillingError::Twice { parameter }),
             Some(false) => {}
         }
-        let bucket = self.buckets.places[parameter].0;
-        self.values[bucket].resize(self.buckets.buckets[bucket].len, 0.0);
-        self.buckets.place(&mut self.values[bucket], parameter, gradient)?;
+        let expected = self.buckets.lengths[parameter];
+        if count != expected {
+            return Err(FillingError::Length { parameter, got: count, expected });
+        }
+        self.gradients[parameter] = Some(gradient);
         self.arrived[parameter] = true;
-        self.missing[bucket] -= 1;
+        self.missing[self.buckets.places[parameter].0] -= 1;
         let ready = self.missing[self.next..].iter().take_while(|missing| **missing == 0).count();
         Ok(self.release(ready))
     }
@@ -173,20 +170,16 @@ impl Filling {
     }
 
     /// The buckets that were not released. Gradients that did not arrive are zeros.
-    pub fn rest(mut self) -> Vec<(usize, Vec<f32>)> {
+    pub fn rest(mut self) -> Vec<Released<V>> {
         self.release(self.missing.len() - self.next)
     }
 
-    fn release(&mut self, count: usize) -> Vec<(usize, Vec<f32>)> {
+    fn release(&mut self, count: usize) -> Vec<Released<V>> {
         let numbers = self.next..self.next + count;
         self.next = numbers.end;
-        numbers
-            .map(|number| {
-                let mut values = std::mem::take(&mut self.values[number]);
-                values.resize(self.buckets.buckets[number].len, 0.0);
-                (number, values)
-            })
-            .collect()
+        let gradients = &mut self.gradients;
+        let of = |bucket: &Bucket| bucket.parameters.iter().map(|parameter| gradients[*parameter].take()).collect();
+        numbers.clone().zip(self.buckets.buckets[numbers].iter().map(of)).collect()
     }
 }
 
@@ -211,14 +204,17 @@ mod tests {
     #[test]
     fn gradients_that_do_not_belong_are_refused() {
         let buckets = Arc::new(Buckets::new(&[2, 1], 4));
-        let mut filling = Arc::clone(&buckets).fill();
-        assert_eq!(filling.arrive(0, &[1.0, 2.0]), Ok(vec![]), "bucket 0, of parameter 1, goes first");
-        assert_eq!(filling.arrive(0, &[1.0, 2.0]), Err(FillingError::Twice { parameter: 0 }));
-        assert_eq!(filling.arrive(1, &[]), Err(FillingError::Length { parameter: 1, got: 0, expected: 1 }));
-        assert_eq!(filling.arrive(2, &[]), Err(FillingError::Unknown { parameter: 2, count: 2 }));
-        assert_eq!(filling.arrive(1, &[3.0]), Ok(vec![(0, vec![3.0]), (1, vec![1.0, 2.0])]));
+        let mut filling: Filling<[f32; 2]> = Arc::clone(&buckets).fill();
+        assert_eq!(filling.arrive(0, 2, [1.0, 2.0]), Ok(vec![]), "bucket 0, of parameter 1, goes first");
+        assert_eq!(filling.arrive(0, 2, [1.0, 2.0]), Err(FillingError::Twice { parameter: 0 }));
+        assert_eq!(filling.arrive(1, 0, [0.0; 2]), Err(FillingError::Length { parameter: 1, got: 0, expected: 1 }));
+        assert_eq!(filling.arrive(2, 0, [0.0; 2]), Err(FillingError::Unknown { parameter: 2, count: 2 }));
+        let released = vec![(0, vec![Some([3.0, 0.0])]), (1, vec![Some([1.0, 2.0])])];
+        assert_eq!(filling.arrive(1, 1, [3.0, 0.0]), Ok(released));
         assert!(filling.rest().is_empty());
-        assert_eq!(buckets.fill().rest(), [(0, vec![0.0]), (1, vec![0.0; 2])]);
+        let none = Arc::clone(&buckets).fill::<Vec<f32>>().rest();
+        assert_eq!(none, [(0, vec![None]), (1, vec![None])]);
+        assert_eq!(none.iter().map(|(b, of)| buckets.flatten(*b, of)).collect::<Vec<_>>(), [vec![0.0], vec![0.0; 2]]);
     }
 
     proptest! {
@@ -246,16 +242,18 @@ mod tests {
             let mut filling = Arc::clone(&buckets).fill();
             let mut released = Vec::new();
             for parameter in &order {
-                released.extend(filling.arrive(*parameter, &gradients[*parameter]).expect("it belongs"));
+                let own = gradients[*parameter].clone();
+                released.extend(filling.arrive(*parameter, own.len(), own).expect("it belongs"));
             }
             released.extend(filling.rest());
             let numbers: Vec<usize> = released.iter().map(|(number, _)| *number).collect();
             prop_assert_eq!(numbers, (0..buckets.buckets().len()).collect::<Vec<_>>());
             let mut seen = vec![0; lengths.len()];
-            for (number, values) in &released {
+            for (number, of) in &released {
                 let there = |p: usize| order.contains(&p).then(|| gradients[p].as_slice());
-                prop_assert_eq!(values, &buckets.flatten(*number, there).expect("they fit"));
-                for (parameter, part) in buckets.unflatten(*number, values) {
+                let values = buckets.flatten(*number, of);
+                prop_assert_eq!(values.len(), buckets.buckets()[*number].len);
+                for (parameter, part) in buckets.unflatten(*number, &values) {
                     seen[parameter] += 1;
                     let zeros = vec![0.0; lengths[parameter]];
                     prop_assert_eq!(part, there(parameter).unwrap_or(&zeros));

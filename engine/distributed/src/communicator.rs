@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::wire::values_of;
-use crate::{AllReduce, At, CommError, Operation, Pending, Received, Waits};
+use crate::{AllReduce, At, CommError, OnCards, Operation, Pending, Received, Waits};
 
 /// The ranks of one run, seen from one of them.
 ///
@@ -34,6 +34,12 @@ pub trait Communicator: Send + Sync {
 
     /// How long this rank has waited, by phase.
     fn waits(&self) -> Waits;
+
+    /// The ranks as they are reached over their cards, where they are: values that are on a card are
+    /// added there, in place.
+    fn on_cards(&self) -> Option<&OnCards> {
+        None
+    }
 
     /// Number of ranks.
     fn world(&self) -> usize {

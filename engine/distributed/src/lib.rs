@@ -47,7 +47,7 @@ mod wire;
 
 pub use agree::{AgreeError, Facts, agree};
 pub use at::{At, DEADLINE};
-pub use bucket::{BUCKET_BYTES, Bucket, Buckets, Filling, FillingError};
+pub use bucket::{BUCKET_BYTES, Bucket, Buckets, Filling, FillingError, Released};
 pub use communicator::Communicator;
 pub use connect::connect;
 pub use error::{Cause, CommError, Peer, PeerState};

@@ -9,6 +9,7 @@
 //! - [`mod@filter`]: separable filters, Gaussian taps.
 //! - [`gelu`] and [`layer_norm`]: what transformers need in addition to attention; [`swish`].
 //! - [`host`]: reads or changes the values of a CPU tensor in place, without a copy.
+//! - [`InPlace`]: a tensor's values at an address, for a library of its device.
 //! - [`mod@interpolate`]: resizing by nearest, linear, cubic or area, and any other separable
 //!   weights.
 //! - [`layer_range`]: ranges of the profiler around layers, in both passes.
@@ -55,6 +56,7 @@ mod gelu;
 #[cfg(gpu_kernels)]
 mod gpu;
 pub mod host;
+mod in_place;
 pub mod interpolate;
 pub mod label;
 mod lanes;
@@ -94,6 +96,7 @@ pub use blend::add_window;
 pub use cast::cast;
 pub use exchange::exchange;
 pub use gelu::gelu;
+pub use in_place::InPlace;
 pub use interpolate::{InterpolateMode, interpolate};
 pub use layer_norm::layer_norm;
 pub use layer_range::{LayerRange, layer_range};

@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use crate::math::log2;
-use crate::simd::widest;
+use crate::simd::{self, widest};
 
 /// Counters computed in parallel.
 const LANES: usize = 16;
@@ -94,8 +94,8 @@ impl Stream {
     #[inline(always)]
     fn bits(self, first: u64) -> [[u32; LANES]; 4] {
         let at = |lane: usize| first + lane as u64;
-        let low = std::array::from_fn(|lane| at(lane) as u32);
-        let high = std::array::from_fn(|lane| (at(lane) >> 32) as u32);
+        let low = simd::each(|lane| at(lane) as u32);
+        let high = simd::each(|lane| (at(lane) >> 32) as u32);
         philox([low, high, [self.stream[0]; LANES], [self.stream[1]; LANES]], self.key)
     }
 }

@@ -55,6 +55,17 @@ fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// `std::array::from_fn` for loops that are compiled for wide registers: that itself is compiled once, for
+/// narrow ones, and called.
+#[inline(always)]
+pub(crate) fn each<T: Copy + Default, const N: usize>(mut of: impl FnMut(usize) -> T) -> [T; N] {
+    let mut all = [T::default(); N];
+    for (i, value) in all.iter_mut().enumerate() {
+        *value = of(i);
+    }
+    all
+}
+
 /// Prefetches values that are read soon; indices beyond the end do no harm.
 #[inline(always)]
 pub(crate) fn prefetch(values: &[f32], first: usize, count: usize) {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hearth_distributed::{AllReduce, At, BUCKET_BYTES, CommError, Communicator, DEADLINE, Share};
+use burn::tensor::{Device, Tensor};
+use hearth_distributed::{AllReduce, At, BUCKET_BYTES, CommError, Communicator, DEADLINE, Order, Share, Wire};
 use hearth_engine::{BoxError, State, Wants};
+use hearth_kernels::InPlace;
 use hearth_nn::layers::SyncedNorms;
 use hearth_nn::networks::Network;
 use hearth_nn::weights::{self, WeightsError};
@@ -12,6 +14,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::floats::Floats;
+use crate::training::bucket_sum::{BucketSum, OnDevice, Summed};
+
+/// How many values are added to see whether a card adds in place.
+const PROBE: usize = 1000;
 
 /// The ranks of one training, seen from one of them: how to reach the others, and how gradients
 /// travel.
@@ -34,6 +40,8 @@ pub struct Ranks {
     pub rounds_alike: bool,
     /// How long one rank waits for the others before it ends with an error that names them.
     pub deadline: Duration,
+    /// Where gradients stay on a card.
+    pub(crate) in_place: Option<OnDevice>,
 }
 
 impl std::fmt::Debug for Ranks {
@@ -93,13 +101,63 @@ impl Ranks {
             sync_batch_norm: false,
             rounds_alike: false,
             deadline: DEADLINE,
+            in_place: None,
         }
     }
 
     /// The same ranks, reached in another way.
     #[must_use]
     pub fn over(self, communicator: Arc<dyn Communicator>) -> Self {
-        Self { communicator, ..self }
+        Self { communicator, in_place: None, ..self }
+    }
+
+    /// Leaves gradients on the card `device` and adds them there, in place, where they are added in
+    /// any order over the cards, and a sum of known values comes out right on every rank. All ranks
+    /// call it at the same point.
+    ///
+    /// # Errors
+    /// Why they travel through the memory of the host instead. The outer error is of ranks that are
+    /// missing.
+    pub fn stay_on_card(&mut self, device: &Device) -> Result<Result<(), String>, RanksError> {
+        self.stay_at(OnDevice { device: device.clone().inner(), place: InPlace::on_card })
+    }
+
+    pub(crate) fn stay_at(&mut self, on: OnDevice) -> Result<Result<(), String>, RanksError> {
+        const PHASE: &str = "values on the cards";
+        let first = |all: Vec<Option<String>>| {
+            let why = |(rank, why): (usize, Option<String>)| why.map(|why| format!("rank {rank}: {why}"));
+            all.into_iter().enumerate().find_map(why).map_or(Ok(()), Err)
+        };
+        let own = Tensor::<1>::full([PROBE], self.rank() as f32 + 1.0, &on.device);
+        let may = match (self.how.order, self.communicator.on_cards()) {
+            (_, None) => Err("sums do not go over cards".to_owned()),
+            (Order::Rank, _) => Err("they are added by rank".to_owned()),
+            // Its address alone.
+            (Order::Any, Some(_)) => (on.place)(own.clone()).map(drop),
+        };
+        let may = first(self.gather(&may.err(), PHASE, 0)?);
+        let (Ok(()), Some(cards)) = (&may, self.communicator.on_cards()) else { return Ok(may) };
+        let expected = (self.world() * (self.world() + 1) / 2) as f32;
+        let at = self.at(PHASE, 1);
+        let fault = match BucketSum::start_on(cards, own, Wire::F32, on.place, &at) {
+            Ok(sum) => match sum.wait()? {
+                Summed::OnCard(sum) => sum.into_data().try_into_vec::<f32>().map_or_else(
+                    |why| Some(format!("{why:?}")),
+                    |sum| {
+                        sum.iter()
+                            .find(|sum| **sum != expected)
+                            .map(|sum| format!("the card added {expected} as {sum}"))
+                    },
+                ),
+                Summed::Values(_) => None,
+            },
+            Err(why) => Some(why),
+        };
+        let right = first(self.gather(&fault, PHASE, 2)?);
+        if right.is_ok() {
+            self.in_place = Some(on);
+        }
+        Ok(right)
     }
 
     /// What they are reached by, to be wrapped.

@@ -229,6 +229,10 @@ impl Communicator for OnCards {
         self.base.finish(at)
     }
 
+    fn on_cards(&self) -> Option<&OnCards> {
+        Some(self)
+    }
+
     fn waits(&self) -> Waits {
         self.base.waits().and(self.ledger.waits())
     }

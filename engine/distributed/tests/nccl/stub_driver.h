@@ -89,7 +89,9 @@ int DRIVER(cuEventRecord, hipEventRecord)(void *event, void *stream) {
     BEGIN_DRIVER(cuEventRecord, hipEventRecord);
     pthread_mutex_lock(&lock);
     struct object *object = owned(call, EVENT, event);
-    queue(owned(call, STREAM, stream), (struct op){.work = RECORD, .event = object, .serial = ++object->recorded});
+    /* The default stream has nothing to do. */
+    if (stream == NULL) object->happened = ++object->recorded;
+    else queue(owned(call, STREAM, stream), (struct op){.work = RECORD, .event = object, .serial = ++object->recorded});
     pthread_mutex_unlock(&lock);
     return 0;
 }

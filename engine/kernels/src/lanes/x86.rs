@@ -1,4 +1,9 @@
 //! AVX-512, with and without bf16, and AVX2.
+//!
+//! No closures here: a function that takes one, such as `array::from_fn`, is compiled without the wide
+//! instructions, so that each of them becomes a call, and registers go through memory.
+
+#![expect(clippy::needless_range_loop, reason = "the indices are numbers of registers, the same in several arrays")]
 
 use std::arch::x86_64::*;
 
@@ -87,18 +92,21 @@ impl Lanes for Avx512 {
     unsafe fn transpose(from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
         // SAFETY: as above. Pairs of rows, then fours, then quarters of registers twice.
         unsafe {
-            let rows: [__m512; 16] = std::array::from_fn(|i| _mm512_loadu_ps(from.add(i * from_step)));
-            let pairs: [__m512; 16] = std::array::from_fn(|i| {
-                let (a, b) = (rows[i / 2 * 2], rows[i / 2 * 2 + 1]);
-                if i % 2 == 0 { _mm512_unpacklo_ps(a, b) } else { _mm512_unpackhi_ps(a, b) }
-            });
-            let fours: [__m512; 16] = std::array::from_fn(|i| {
-                let (four, column) = (i / 4 * 4, i % 4);
-                let (a, b) = (pairs[four + column / 2], pairs[four + 2 + column / 2]);
-                let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
-                let both = if column % 2 == 0 { _mm512_unpacklo_pd(a, b) } else { _mm512_unpackhi_pd(a, b) };
-                _mm512_castpd_ps(both)
-            });
+            let [mut rows, mut pairs, mut fours] = [[_mm512_setzero_ps(); 16]; 3];
+            for i in 0..16 {
+                rows[i] = _mm512_loadu_ps(from.add(i * from_step));
+            }
+            for i in 0..8 {
+                let (a, b) = (rows[2 * i], rows[2 * i + 1]);
+                pairs[2 * i] = _mm512_unpacklo_ps(a, b);
+                pairs[2 * i + 1] = _mm512_unpackhi_ps(a, b);
+            }
+            for i in 0..8 {
+                let at = i / 2 * 4 + i % 2;
+                let (a, b) = (_mm512_castps_pd(pairs[at]), _mm512_castps_pd(pairs[at + 2]));
+                fours[2 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+                fours[2 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+            }
             // `fours[4 r + c]` holds, in quarter q, column 4 q + c of rows 4 r .. 4 r + 4.
             for c in 0..4 {
                 let [a, b, d, e] = [fours[c], fours[4 + c], fours[8 + c], fours[12 + c]];
@@ -170,7 +178,8 @@ impl Lanes for Avx512Bf16 {
     unsafe fn fma(self, a: Self, b: Self) -> Self {
         // SAFETY: as above; both types are the same 64 bytes.
         unsafe {
-            let [a, b] = [a, b].map(|words| std::mem::transmute::<__m512, __m512bh>(words.0.0));
+            let a = std::mem::transmute::<__m512, __m512bh>(a.0.0);
+            let b = std::mem::transmute::<__m512, __m512bh>(b.0.0);
             Avx512Bf16(Avx512(_mm512_dpbf16_ps(self.0.0, a, b)))
         }
     }
@@ -281,12 +290,17 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     unsafe fn in_turn(self, other: Self) -> [Self; 2] {
-        // SAFETY: as above.
-        std::array::from_fn(|half| unsafe {
-            let (a, b) = (self.0[half], other.0[half]);
-            let (even, odd) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
-            Avx2([_mm256_permute2f128_ps::<0x20>(even, odd), _mm256_permute2f128_ps::<0x31>(even, odd)])
-        })
+        let mut both = [self, other];
+        for half in 0..2 {
+            // SAFETY: as above.
+            unsafe {
+                let (a, b) = (self.0[half], other.0[half]);
+                let (even, odd) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                both[half] =
+                    Avx2([_mm256_permute2f128_ps::<0x20>(even, odd), _mm256_permute2f128_ps::<0x31>(even, odd)]);
+            }
+        }
+        both
     }
 
     #[inline(always)]
@@ -297,20 +311,21 @@ impl Lanes for Avx2 {
             // of registers.
             unsafe {
                 let (from, to) = (from.add(row * from_step + column), to.add(column * to_step + row));
-                let rows: [__m256; 8] = std::array::from_fn(|i| _mm256_loadu_ps(from.add(i * from_step)));
-                let pairs: [__m256; 8] = std::array::from_fn(|i| {
-                    let (a, b) = (rows[i / 2 * 2], rows[i / 2 * 2 + 1]);
-                    if i % 2 == 0 { _mm256_unpacklo_ps(a, b) } else { _mm256_unpackhi_ps(a, b) }
-                });
-                let fours: [__m256; 8] = std::array::from_fn(|i| {
-                    let (four, c) = (i / 4 * 4, i % 4);
-                    let (a, b) = (pairs[four + c / 2], pairs[four + 2 + c / 2]);
-                    if c % 2 == 0 {
-                        _mm256_shuffle_ps::<0b01_00_01_00>(a, b)
-                    } else {
-                        _mm256_shuffle_ps::<0b11_10_11_10>(a, b)
-                    }
-                });
+                let [mut rows, mut pairs, mut fours] = [[_mm256_setzero_ps(); 8]; 3];
+                for i in 0..8 {
+                    rows[i] = _mm256_loadu_ps(from.add(i * from_step));
+                }
+                for i in 0..4 {
+                    let (a, b) = (rows[2 * i], rows[2 * i + 1]);
+                    pairs[2 * i] = _mm256_unpacklo_ps(a, b);
+                    pairs[2 * i + 1] = _mm256_unpackhi_ps(a, b);
+                }
+                for i in 0..4 {
+                    let at = i / 2 * 4 + i % 2;
+                    let (a, b) = (pairs[at], pairs[at + 2]);
+                    fours[2 * i] = _mm256_shuffle_ps::<0b01_00_01_00>(a, b);
+                    fours[2 * i + 1] = _mm256_shuffle_ps::<0b11_10_11_10>(a, b);
+                }
                 for c in 0..4 {
                     let (a, b) = (fours[c], fours[4 + c]);
                     _mm256_storeu_ps(to.add(c * to_step), _mm256_permute2f128_ps::<0x20>(a, b));

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use rayon::prelude::*;
 
 use burn::backend::{Flex, tensor::FloatTensor};
+use burn::tensor::DType;
 
 use super::ops::NormalizeOps;
 use super::shape::Shape;
@@ -25,7 +26,7 @@ const TASK: usize = 16 << 10;
 
 impl NormalizeOps for Flex {
     fn normalize(
-        x: FloatTensor<Self>,
+        mut x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
         slope: FloatTensor<Self>,
@@ -35,6 +36,10 @@ impl NormalizeOps for Flex {
         let dims = x.layout().shape().to_vec();
         let rows = shape.rows();
         with([weight, bias, slope], |[w, b, s]| {
+            if let Some((values, planes)) = own(&mut x).zip(planes_of_task(&shape)) {
+                let (mean, variance) = in_place(values, planes, w, b, s, &shape);
+                return (x, floats(mean, [rows]), floats(variance, [rows]));
+            }
             by_precision!(x.dtype(), S => {
                 let (y, mean, variance) = with_values([x], |[x]: [&[S]; 1]| forward(x, w, b, s, &shape));
                 (tensor(y, dims), floats(mean, [rows]), floats(variance, [rows]))
@@ -92,15 +97,26 @@ impl Moments {
 /// The sum of `f` over all values.
 #[inline(always)]
 fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f64 {
-    let mut lanes = [0.0_f32; LANES];
-    let chunks = values.chunks_exact(LANES);
-    let rest = chunks.remainder();
-    for chunk in chunks {
+    // Registers side by side: each would otherwise wait for its last addition.
+    let mut lanes = [[0.0_f32; LANES]; 4];
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let (fours, left) = chunks.as_chunks::<4>();
+    for four in fours {
+        for (lanes, chunk) in lanes.iter_mut().zip(four) {
+            for i in 0..LANES {
+                lanes[i] += f(chunk[i]);
+            }
+        }
+    }
+    for (lanes, chunk) in lanes.iter_mut().zip(left) {
         for i in 0..LANES {
             lanes[i] += f(chunk[i]);
         }
     }
-    let whole: f64 = lanes.iter().map(|lane| f64::from(*lane)).sum();
+    let mut whole = 0.0;
+    for lanes in &lanes {
+        whole += lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>();
+    }
     whole + rest.iter().map(|value| f64::from(f(*value))).sum::<f64>()
 }
 
@@ -128,6 +144,60 @@ fn planes_per_task(shape: &Shape) -> usize {
     TASK.div_ceil(shape.volume.max(1))
 }
 
+/// The values of a tensor that nobody else has, f32 in row-major order.
+fn own(x: &mut FloatTensor<Flex>) -> Option<&mut [f32]> {
+    if x.dtype() != DType::F32 || !x.is_contiguous() || x.layout().start_offset() != 0 {
+        return None;
+    }
+    let count = x.layout().num_elements();
+    x.try_storage_mut::<f32>().filter(|values| values.len() == count)
+}
+
+/// Planes of one mean, where a task takes all of them and there are enough tasks: what it reads for the
+/// mean is then still in the cache when it is scaled.
+fn planes_of_task(shape: &Shape) -> Option<usize> {
+    shape.planes_together().filter(|_| shape.rows() >= 2 * rayon::current_num_threads())
+}
+
+/// The moments of a row, plane by plane.
+fn of_row<S: Precision>(row: &[S], shape: &Shape) -> Moments {
+    row.chunks(shape.volume.max(1)).map(moments).fold(Moments::default(), Moments::and)
+}
+
+/// Mean and variance.
+fn statistics(row: Moments) -> (f32, f32) {
+    (row.mean as f32, (row.squares / row.count.max(1.0)) as f32)
+}
+
+/// Scale and offset of a channel.
+fn line(weight: f32, bias: f32, (mean, variance): (f32, f32), eps: f64) -> (f32, f32) {
+    let scale = weight * inverse(variance, eps);
+    (scale, bias - mean * scale)
+}
+
+/// As [`forward`], in place; `planes` planes are a row.
+fn in_place(
+    values: &mut [f32],
+    planes: usize,
+    weight: &[f32],
+    bias: &[f32],
+    slope: &[f32],
+    shape: &Shape,
+) -> (Vec<f32>, Vec<f32>) {
+    let volume = shape.volume.max(1);
+    let rows = values.par_chunks_mut(planes * volume).with_min_len(TASK.div_ceil(planes * volume)).enumerate();
+    let found = rows.map(|(number, row)| {
+        let of = statistics(of_row(row, shape));
+        for (plane, values) in row.chunks_mut(volume).enumerate() {
+            let channel = (number * planes + plane) % shape.channels;
+            let (scale, offset) = line(weight[channel], bias[channel], of, shape.eps);
+            change(values, scale, offset, slope[channel % slope.len()]);
+        }
+        of
+    });
+    found.collect::<Vec<_>>().into_iter().unzip()
+}
+
 /// Output, means and biased variances.
 fn forward<S: Precision>(
     x: &[S],
@@ -136,6 +206,9 @@ fn forward<S: Precision>(
     slope: &[f32],
     shape: &Shape,
 ) -> (Vec<S>, Vec<f32>, Vec<f32>) {
+    if let Some(planes) = planes_of_task(shape) {
+        return by_row(x, planes, weight, bias, slope, shape);
+    }
     let parts: Vec<Moments> =
         x.par_chunks(shape.volume.max(1)).with_min_len(planes_per_task(shape)).map(moments).collect();
     let mut rows = vec![Moments::default(); shape.rows()];
@@ -143,18 +216,46 @@ fn forward<S: Precision>(
         let row = &mut rows[shape.row(plane)];
         *row = row.and(part);
     }
-    let mean: Vec<f32> = rows.iter().map(|row| row.mean as f32).collect();
-    let variance: Vec<f32> = rows.iter().map(|row| (row.squares / row.count.max(1.0)) as f32).collect();
+    let (mean, variance): (Vec<f32>, Vec<f32>) = rows.into_iter().map(statistics).unzip();
     let output = filled(x.len(), |out| {
         let planes = out.par_chunks_mut(shape.volume.max(1)).zip(x.par_chunks(shape.volume.max(1)));
         planes.with_min_len(planes_per_task(shape)).enumerate().for_each(|(plane, (out, x))| {
             let (row, channel) = (shape.row(plane), plane % shape.channels);
-            let scale = weight[channel] * inverse(variance[row], shape.eps);
-            let offset = bias[channel] - mean[row] * scale;
+            let of = (mean[row], variance[row]);
+            let (scale, offset) = line(weight[channel], bias[channel], of, shape.eps);
             let slope = slope[channel % slope.len()];
             write(out, [x], |_, out, [x]| apply(out, x, scale, offset, slope));
         });
     });
+    (output, mean, variance)
+}
+
+/// The same, a row at a time.
+fn by_row<S: Precision>(
+    x: &[S],
+    planes: usize,
+    weight: &[f32],
+    bias: &[f32],
+    slope: &[f32],
+    shape: &Shape,
+) -> (Vec<S>, Vec<f32>, Vec<f32>) {
+    let volume = shape.volume.max(1);
+    let mut found = Vec::new();
+    let output = filled(x.len(), |out| {
+        let rows = out.par_chunks_mut(planes * volume).zip(x.par_chunks(planes * volume));
+        let rows = rows.with_min_len(TASK.div_ceil(planes * volume)).enumerate().map(|(number, (out, x))| {
+            let of = statistics(of_row(x, shape));
+            for (plane, (out, x)) in out.chunks_mut(volume).zip(x.chunks(volume)).enumerate() {
+                let channel = (number * planes + plane) % shape.channels;
+                let (scale, offset) = line(weight[channel], bias[channel], of, shape.eps);
+                let slope = slope[channel % slope.len()];
+                write(out, [x], |_, out, [x]| apply(out, x, scale, offset, slope));
+            }
+            of
+        });
+        found = rows.collect::<Vec<_>>();
+    });
+    let (mean, variance) = found.into_iter().unzip();
     (output, mean, variance)
 }
 
@@ -190,16 +291,20 @@ pub fn scale(values: &mut [f32], scale: &[f32], offset: &[f32], slope: &[f32], v
     let planes = values.par_chunks_mut(volume).with_min_len(TASK.div_ceil(volume)).enumerate();
     planes.for_each(|(plane, values)| {
         let channel = plane % scale.len();
-        let (scale, offset, slope) = (scale[channel], offset[channel], slope[channel % slope.len()]);
-        widest(
-            #[inline(always)]
-            move || {
-                for value in values {
-                    *value = activated(*value * scale + offset, slope);
-                }
-            },
-        );
+        change(values, scale[channel], offset[channel], slope[channel % slope.len()]);
     });
+}
+
+/// [`apply`] in place.
+fn change(values: &mut [f32], scale: f32, offset: f32, slope: f32) {
+    widest(
+        #[inline(always)]
+        move || {
+            for value in values {
+                *value = activated(*value * scale + offset, slope);
+            }
+        },
+    );
 }
 
 /// The gradients with respect to x, weight, bias and slope, from that of the output.

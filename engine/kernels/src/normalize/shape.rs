@@ -34,6 +34,14 @@ impl Shape {
         }
     }
 
+    /// Planes of one mean that follow each other; `None` where those of other means lie between.
+    pub fn planes_together(&self) -> Option<usize> {
+        match self.over {
+            Over::Batch => (self.batch == 1).then_some(1),
+            Over::Groups(groups) => Some(self.channels / groups),
+        }
+    }
+
     /// Values that share one mean.
     pub fn row_len(&self) -> usize {
         self.planes() * self.volume / self.rows().max(1)

@@ -4,7 +4,7 @@ use burn::tensor::{DType, Device, Distribution, Tensor, TensorData, activation, 
 
 use crate::cast;
 
-use super::{Over, Slope, normalize};
+use super::{Normalized, Over, Slope, normalize};
 
 fn random(shape: [usize; 5], device: &Device) -> Tensor<5> {
     Tensor::random(shape, Distribution::Normal(0.7, 2.0), device)
@@ -66,6 +66,30 @@ fn values_and_gradients_are_those_of_the_parts() {
         for ((name, a), b) in ["weight", "bias", "slope"].iter().zip(&ours.2).zip(&theirs.2) {
             close(name, a, b);
         }
+    }
+}
+
+/// In place, from a shared tensor row by row, and where there are too few rows for the threads.
+#[test]
+fn all_ways_to_compute_give_the_same_bits() {
+    let device = Device::flex();
+    let of_threads = |count: usize, work: &(dyn Fn() -> Vec<f32> + Sync)| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build().expect("threads");
+        pool.install(work)
+    };
+    for (over, batch) in [(Over::Groups(6), 3), (Over::Groups(2), 3), (Over::Batch, 1), (Over::Batch, 3)] {
+        let x = random([batch, 6, 5, 17, 31], &device);
+        let small = |first: f32| Tensor::<1>::from_floats([0, 1, 2, 3, 4, 5].map(|i| first + i as f32 * 0.3), &device);
+        let (affine, slope) = ((small(-0.5), small(0.2)), Slope::Learned(small(-0.1)));
+        let run = |x: Tensor<5>| {
+            let Normalized { output, mean, variance } = normalize(x, Some(affine.clone()), &slope, over, 1e-5);
+            [values(output), values(mean), values(variance)].concat()
+        };
+        let fresh = || Tensor::<5>::from_data(x.to_data(), &device);
+        let in_place = of_threads(1, &|| run(fresh()));
+        assert_eq!(in_place, of_threads(1, &|| run(x.clone())), "{over:?}");
+        assert_eq!(in_place, of_threads(20, &|| run(x.clone())), "{over:?}");
+        assert_eq!(in_place, of_threads(20, &|| run(fresh())), "{over:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use super::AxisTaps;
 use super::ops::SeparableOps;
 use crate::layout::packed;
 use crate::ranges::kernel;
-use crate::simd::widest;
+use crate::simd::{each, widest};
 
 /// Values of blended rows that one task keeps.
 const BLOCK: usize = 1 << 15;
@@ -173,8 +173,8 @@ fn mix<'a>(row: impl Fn(usize) -> &'a [f32], weights: &[f32], out: &mut [f32]) {
 
 #[inline(always)]
 fn mix_taps<'a, const T: usize>(row: impl Fn(usize) -> &'a [f32], weights: &[f32], out: &mut [f32]) {
-    let rows: [&[f32]; T] = std::array::from_fn(|t| &row(t)[..out.len()]);
-    let weights: [f32; T] = std::array::from_fn(|t| weights[t]);
+    let rows: [&[f32]; T] = each(|t| &row(t)[..out.len()]);
+    let weights: [f32; T] = each(|t| weights[t]);
     for (i, value) in out.iter_mut().enumerate() {
         let mut sum = rows[0][i] * weights[0];
         for t in 1..T {

@@ -10,7 +10,7 @@ use super::shape::{SUMS, Shape};
 use crate::flex::{floats, with};
 use crate::math;
 use crate::ranges::kernel;
-use crate::simd::widest;
+use crate::simd::{each, widest};
 
 /// Positions of a task; the sums of tasks are combined in order.
 const TASK: usize = 32 << 10;
@@ -172,7 +172,7 @@ fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squar
             let mut lanes = [[0.0_f32; LANES]; OF_P];
             let whole = p.len() / LANES * LANES;
             for at in (0..whole).step_by(LANES) {
-                let of = |values: &[f32]| -> [f32; LANES] { std::array::from_fn(|i| values[at + i]) };
+                let of = |values: &[f32]| -> [f32; LANES] { each(|i| values[at + i]) };
                 let (p, labels, logits, log) = (of(p), of(labels), of(logits), of(log));
                 for i in 0..LANES {
                     let terms = term(p[i], labels[i], logits[i], log[i]);

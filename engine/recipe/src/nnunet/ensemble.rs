@@ -18,7 +18,8 @@ impl NnunetEnsemble {
     /// # Errors
     /// None, models that cannot be opened, and models of different labels or channels.
     pub fn open(folders: &[PathBuf], options: &NnunetOptions) -> Outcome<Self> {
-        let members = folders.iter().map(|folder| NnunetPredictor::open(folder, options));
+        let options = NnunetOptions { kept: options.kept / folders.len().max(1), ..options.clone() };
+        let members = folders.iter().map(|folder| NnunetPredictor::open(folder, &options));
         let members = members.collect::<Outcome<Vec<_>>>()?;
         let Some(first) = members.first() else { return Err(RecipeError::new("there is no model")) };
         for other in &members[1..] {

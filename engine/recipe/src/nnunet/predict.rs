@@ -7,13 +7,14 @@ use burn::tensor::{DType, DataError, Device, Tensor, TensorData};
 use half::f16;
 use hearth_data::Progress;
 use hearth_kernels::conv3d::plain_sums;
+use hearth_kernels::host::is_host;
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_nnunet::export::Origin;
 use hearth_nnunet::preprocess::{Prepared, prepare};
 use hearth_nnunet::window::{Sum, Windows, mean_of_folds, mirrorings, tile};
 use hearth_nnunet::{
-    Axes3, Case, Configuration, Folds, ModelFolder, NnunetError, Volume, cases, checkpoint, export, postprocess,
-    probabilities,
+    Axes3, Case, Configuration, DatasetJson, Folds, ModelFolder, NnunetError, Volume, cases, checkpoint, export,
+    postprocess, probabilities,
 };
 use hearth_train::Precision;
 use serde_json::{Value, json};
@@ -27,6 +28,10 @@ use crate::run::outputs::sum;
 
 /// Networks of at most this many channels take plain sums: fewer products hardly make them faster.
 const PLAIN: usize = 32;
+
+/// Bytes of weights that are kept from image to image, if nothing else is said: those of two networks of
+/// nnU-Net's usual size.
+const KEPT: usize = 256 << 20;
 
 /// How a model predicts.
 #[derive(Clone, Debug)]
@@ -45,6 +50,9 @@ pub struct NnunetOptions {
     pub precision: Precision,
     /// Where the network computes: `cpu`, `cuda:0`, `auto`.
     pub device: String,
+    /// Bytes of weights that are kept on a processor from image to image. Networks that have more are
+    /// read for each image again, one after the other, which takes some tenths of a second each.
+    pub kept: usize,
     /// How the tiles of an image are shown.
     pub progress: Progress,
 }
@@ -59,12 +67,13 @@ impl Default for NnunetOptions {
             postprocessing: None,
             precision: Precision::Fp32,
             device: "cpu".to_owned(),
+            kept: KEPT,
             progress: Progress::None,
         }
     }
 }
 
-/// A trained model, its networks loaded.
+/// A trained model, each of its networks loaded once.
 pub struct NnunetPredictor {
     /// Plans and data set.
     pub folder: ModelFolder,
@@ -72,7 +81,8 @@ pub struct NnunetPredictor {
     pub configuration: Configuration,
     /// The checkpoints that predict.
     pub checkpoints: Vec<PathBuf>,
-    networks: Vec<AnyNetwork>,
+    /// `None` where they are read for each image.
+    networks: Option<Vec<AnyNetwork>>,
     mirroring: Vec<usize>,
     reader: Reader,
     steps: Vec<postprocess::KeepLargest>,
@@ -149,7 +159,8 @@ impl NnunetPredictor {
         options.precision.check(&device)?;
         let reader = dataset.overwrite_image_reader_writer.as_deref().unwrap_or(&plans.image_reader_writer);
         let reader = Reader::named(reader, &dataset.file_ending)?;
-        let (mut networks, mut chosen, mut mirroring) = (Vec::new(), None, Vec::new());
+        let (mut networks, mut chosen, mut mirroring) = (Some(Vec::new()), None, Vec::new());
+        let (kept, mut bytes) = (if is_host(&device) { options.kept } else { usize::MAX }, 0_usize);
         for (fold, path) in &found {
             let checkpoint = Checkpoint::open(path)?;
             let name = checkpoint.configuration.clone().or_else(|| configuration_of(&folder.path));
@@ -158,17 +169,18 @@ impl NnunetPredictor {
             })?;
             let configuration =
                 plans.configuration(&name).while_doing(|| folder.path.join("plans.json").display().to_string())?;
-            let stage = if configuration.previous_stage.is_some() { dataset.labels.foreground.len() } else { 0 };
-            let inputs = configuration.normalization_schemes.len() + stage;
-            let outputs = dataset.labels.heads();
             if let Some((first, known)) = &chosen
                 && *known != configuration
             {
                 let Configuration { name: before, .. } = known;
                 return Err(RecipeError::new(format!("fold_{first} is of {before}, and fold_{fold} of {name}")));
             }
-            let network = checkpoint.network(&configuration.architecture, [inputs, outputs], path, &device)?;
-            networks.push(options.precision.apply(network.valid()));
+            let network = load(&checkpoint, &configuration, dataset, path, &device)?;
+            bytes += network.num_params() * size_of::<f32>();
+            match &mut networks {
+                Some(networks) if bytes <= kept => networks.push(options.precision.apply(network)),
+                _ => networks = None,
+            }
             // The first fold decides, as in nnU-Net.
             if chosen.is_none() {
                 mirroring = checkpoint.mirroring;
@@ -324,8 +336,21 @@ impl NnunetPredictor {
         let dims = self.configuration.dims();
         let windows = Windows::new(data.shape, self.configuration.patch(), dims, self.options.step_size);
         let padded = windows.pad(data.clone());
-        let running = self.options.progress.start("tiles", (windows.len() * self.networks.len()) as u64);
-        let outputs = self.networks.iter().map(|network| {
+        let running = self.options.progress.start("tiles", (windows.len() * self.checkpoints.len()) as u64);
+        let mut fault = None;
+        let outputs = (0..self.checkpoints.len()).map(|fold| {
+            let read;
+            let network = match &self.networks {
+                Some(networks) => &networks[fold],
+                None => {
+                    read = self.read(fold).map_err(|why| {
+                        let message = NnunetError::case(why.to_string());
+                        fault = Some(why);
+                        message
+                    })?;
+                    &read
+                }
+            };
             let mut sum = Sum::new(&windows, network.channels()[1]);
             for start in windows.tiles() {
                 let tile = tile(&padded, start, windows.patch);
@@ -335,9 +360,20 @@ impl NnunetPredictor {
             }
             sum.finish()
         });
-        let mean = mean_of_folds(outputs)?;
+        let mean = mean_of_folds(outputs);
+        if let Some(why) = fault {
+            return Err(why);
+        }
+        let mean = mean?;
         running.finish();
         mean.ok_or_else(|| RecipeError::new("no fold is chosen"))
+    }
+
+    /// The network of a fold, from its file.
+    fn read(&self, fold: usize) -> Outcome<AnyNetwork> {
+        let path = &self.checkpoints[fold];
+        let network = load(&Checkpoint::open(path)?, &self.configuration, &self.folder.dataset, path, &self.device)?;
+        Ok(self.options.precision.apply(network))
     }
 
     /// The mean of a tile's mirrored outputs, `[head, z, y, x]` in f32.
@@ -383,6 +419,20 @@ impl NnunetPredictor {
         let properties = wanted.then(|| properties(&grid, &origin, plans.transpose_forward));
         Ok(Predicted { labels, probabilities, properties, grid, wide: manager.needs_u16() })
     }
+}
+
+/// The network of a checkpoint, to predict with.
+fn load(
+    checkpoint: &Checkpoint,
+    configuration: &Configuration,
+    dataset: &DatasetJson,
+    path: &Path,
+    device: &Device,
+) -> Outcome<AnyNetwork> {
+    let stage = if configuration.previous_stage.is_some() { dataset.labels.foreground.len() } else { 0 };
+    let inputs = configuration.normalization_schemes.len() + stage;
+    let channels = [inputs, dataset.labels.heads()];
+    Ok(checkpoint.network(&configuration.architecture, channels, path, device)?.valid())
 }
 
 /// The configuration by the folder's name: `TRAINER__PLANS__CONFIGURATION`.

@@ -115,8 +115,10 @@ impl TotalSegmentator {
         let numbers = numbers(&all);
         let total = total_classes();
         let usual = if all.iter().all(|name| total.iter().any(|known| known == name)) { TOTAL_STEP } else { STEP };
-        let options = NnunetOptions { step_size: step.unwrap_or(usual), ..options.clone() };
         let wanted = |name: &str| subset.is_empty() || subset.iter().any(|one| one == name);
+        let count = classes.iter().filter(|(_, heads)| heads.iter().any(|(_, name)| wanted(name))).count();
+        let (step_size, kept) = (step.unwrap_or(usual), options.kept / count.max(1));
+        let options = NnunetOptions { step_size, kept, ..options.clone() };
         let (mut parts, mut names, mut cubes) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         for (folder, heads) in &classes {
             if !heads.iter().any(|(_, name)| wanted(name)) {

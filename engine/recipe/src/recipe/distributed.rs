@@ -16,9 +16,8 @@ pub struct Distributed {
     pub mode: Mode,
     /// The type in which gradients travel: `f32` or `bf16`.
     pub wire: distributed::Wire,
-    /// In which order they are added: `rank`, the same on any machine, or `any`, as the MPI library
-    /// likes.
-    pub order: distributed::Order,
+    /// In which order they are added.
+    pub order: Order,
     /// Whether every batch norm has the statistics of all ranks' batches, and not only those named
     /// `syncbatch` (`torch.nn.SyncBatchNorm`).
     pub sync_batch_norm: bool,
@@ -45,6 +44,20 @@ pub enum Mode {
     Exact,
 }
 
+/// In which order gradients are added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// `any` where they can stay on the cards that computed them, and `mode` is not `exact`; otherwise
+    /// `rank`.
+    #[default]
+    Auto,
+    /// By rank: the same on any machine.
+    Rank,
+    /// As the library likes: NCCL, RCCL or MPI.
+    Any,
+}
+
 /// Whether gradients travel over the cards of the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,8 +75,8 @@ pub enum Cards {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Where they travel through the memory of the host. Over cards they take little time, and
-    /// watching the backward pass takes some for each parameter; which is more is not measured.
+    /// Where they travel through the memory of the host, or stay on the cards; not where they are read
+    /// from cards, to be added over these by rank.
     #[default]
     Auto,
     /// Always, where there are several buckets.
@@ -77,7 +90,7 @@ impl Default for Distributed {
         Self {
             mode: Mode::default(),
             wire: Default::default(),
-            order: Default::default(),
+            order: Order::default(),
             sync_batch_norm: false,
             cards: Cards::default(),
             bucket_mib: distributed::BUCKET_BYTES as f64 / MIB,
@@ -91,6 +104,15 @@ impl Distributed {
     /// Whether it is the default.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether gradients may stay on cards that add them, in whatever order.
+    pub fn may_stay_on_cards(&self) -> bool {
+        match self.order {
+            Order::Auto => self.mode != Mode::Exact,
+            Order::Rank => false,
+            Order::Any => true,
+        }
     }
 
     /// Checks the values.
@@ -112,7 +134,11 @@ impl Distributed {
 
     /// These ranks, as the table says.
     pub fn apply(&self, mut ranks: Ranks) -> Ranks {
-        ranks.how = distributed::AllReduce { wire: self.wire, order: self.order };
+        let order = match self.order {
+            Order::Auto | Order::Rank => distributed::Order::Rank,
+            Order::Any => distributed::Order::Any,
+        };
+        ranks.how = distributed::AllReduce { wire: self.wire, order };
         ranks.sync_batch_norm = self.sync_batch_norm;
         ranks.rounds_alike = self.mode == Mode::Exact;
         ranks.bucket_bytes = (self.bucket_mib * MIB) as usize;

@@ -140,7 +140,9 @@ pub fn over_cards(plan: &Plan, ranks: Ranks) -> Outcome<Ranks> {
     match nccl::join(ranks.shared_communicator(), own, ranks.deadline) {
         Ok(over) => {
             let mut ranks = ranks.over(over);
-            ranks.overlap.get_or_insert(false);
+            if !stays_on_cards(plan, &mut ranks)? {
+                ranks.overlap.get_or_insert(false);
+            }
             Ok(ranks)
         }
         // What the cards go by is out of order itself.
@@ -150,6 +152,22 @@ pub fn over_cards(plan: &Plan, ranks: Ranks) -> Outcome<Ranks> {
             Ok(ranks)
         }
         Err(error) => Err(plan.document.error_at("distributed.cards", error.to_string())),
+    }
+}
+
+/// Leaves gradients on the cards, where the recipe and the cards allow it.
+fn stays_on_cards(plan: &Plan, ranks: &mut Ranks) -> Outcome<bool> {
+    if !plan.recipe.distributed.may_stay_on_cards() {
+        return Ok(false);
+    }
+    let by_recipe = std::mem::replace(&mut ranks.how.order, distributed::Order::Any);
+    match ranks.stay_on_card(&plan.device).map_err(RecipeError::from_error)? {
+        Ok(()) => Ok(true),
+        Err(why) => {
+            ranks.how.order = by_recipe;
+            warning!("gradients are read from the cards to be added: {why}");
+            Ok(false)
+        }
     }
 }
 

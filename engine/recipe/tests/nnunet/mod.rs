@@ -61,7 +61,9 @@ pub fn replay(folder: &Path) -> Result<Vec<String>, String> {
     let runs = case["runs"].as_object().ok_or("no runs")?;
     let both = runs.values().any(|run| run.get("no_mirroring").is_some() && run.get("mirroring").is_some());
     for mirroring in [true, false].into_iter().filter(|mirroring| *mirroring || both) {
-        let options = NnunetOptions { mirroring, ..base.clone() };
+        // The networks of one run are kept, and those of the other read again, as those of many folds are.
+        let kept = if mirroring { 0 } else { base.kept };
+        let options = NnunetOptions { mirroring, kept, ..base.clone() };
         let predictor = NnunetPredictor::open(&model, &options).map_err(|error| error.line())?;
         if let Some(configuration) = case["configuration"].as_str()
             && predictor.configuration.name != configuration

@@ -69,12 +69,14 @@ impl<N: Network> Learner<N> {
     }
 
     /// The network of several ranks for a forward pass whose gradients are sent while the backward
-    /// pass goes on: where each batch is a step.
+    /// pass goes on: for the last batch of a step.
     pub fn watched(&self, accumulate: u64) -> Result<Option<N>, StepError> {
+        let waiting = self.pending.as_ref().map_or(0, |(_, count)| *count);
         match &self.reducer {
-            Some(reducer) if accumulate == 1 && reducer.ranks.overlap.unwrap_or(true) => {
+            Some(reducer) if waiting + 1 >= accumulate && reducer.ranks.overlap.unwrap_or(true) => {
                 let factor = self.scaler.as_ref().map(|scaler| scaler.scale().recip());
-                Ok(reducer.watch(self.network()?, &Watching { factor, apart: !self.on_processor }))
+                let before = self.pending.as_ref().map(|(sum, count)| (sum.clone(), count + 1));
+                Ok(reducer.watch(self.network()?, &Watching { factor, before, apart: !self.on_processor }))
             }
             _ => Ok(None),
         }

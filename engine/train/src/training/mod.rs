@@ -2,8 +2,11 @@
 //! their steps, their precision, and the search for a learning rate.
 
 pub(crate) mod adversarial;
+pub(crate) mod bucket_sum;
 pub(crate) mod builder;
 pub(crate) mod grad_scaler;
+#[cfg(all(test, unix))]
+mod in_place_tests;
 pub(crate) mod layer_statistics;
 pub(crate) mod layer_tensors;
 pub(crate) mod learner;

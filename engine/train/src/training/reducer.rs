@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use hearth_distributed::{Buckets, Filling, FillingError, Pending};
+use hearth_distributed::{AllReduce, Buckets, Filling, Order as SumOrder, Pending, Released, Wire};
 use hearth_engine::BoxError;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::{Gradients, SeeGradient, watch_gradients};
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::Ranks;
+use crate::training::bucket_sum::{Arrived, BucketSum, Summed};
 use crate::training::reading::Reading;
 
 /// Reduces the gradients of a step, in buckets. One travels as soon as it is
@@ -36,18 +37,22 @@ pub(crate) struct Reducer {
 pub(crate) struct Watching {
     /// What they are multiplied by, `[1]`: the loss was scaled by its inverse.
     pub factor: Option<Tensor<1>>,
+    /// The sum of those of earlier batches of the step, and of how many batches the step is the mean.
+    pub before: Option<(Gradients, u64)>,
     /// Whether a thread reads them: to read a card's takes until the card has computed it.
     pub apart: bool,
 }
 
 /// The parameters in the order in which the backward pass of rank 0 yields their gradients, and
 /// their buckets. What is no gradient follows behind them, as if it were one more: the loss, how many
-/// gradients are of other parameters, and for each parameter whether it has one.
+/// gradients are of other parameters, and for each parameter whether it has one. Where gradients stay on
+/// a card, it travels by itself.
 #[derive(Debug)]
 struct Order {
     parameters: Vec<Parameter>,
     places: BTreeMap<String, usize>,
     buckets: Arc<Buckets>,
+    facts_apart: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,7 +73,8 @@ const FACTS: usize = 2;
 
 impl Order {
     /// Of parameters by rank: those that only later ranks have follow behind the others.
-    fn new(of_ranks: impl IntoIterator<Item = Parameter>, bucket_bytes: usize) -> Arc<Self> {
+    fn new(of_ranks: impl IntoIterator<Item = Parameter>, ranks: &Ranks) -> Arc<Self> {
+        let (bucket_bytes, facts_apart) = (ranks.bucket_bytes, ranks.in_place.is_some());
         let (mut parameters, mut places) = (Vec::new(), BTreeMap::new());
         for parameter in of_ranks {
             if !places.contains_key(&parameter.path) {
@@ -76,12 +82,13 @@ impl Order {
                 parameters.push(parameter);
             }
         }
-        let lengths: Vec<usize> = parameters.iter().map(|of| of.length).chain([FACTS + parameters.len()]).collect();
+        let facts = (!facts_apart).then_some(FACTS + parameters.len());
+        let lengths: Vec<usize> = parameters.iter().map(|of| of.length).chain(facts).collect();
         let order: Vec<usize> = (0..lengths.len()).collect();
         let all = lengths.iter().sum::<usize>() * size_of::<f32>();
         let bucket_bytes = if all < WORTH { bucket_bytes } else { bucket_bytes.min(all / PARTS) };
         let buckets = Arc::new(Buckets::in_order(&lengths, &order, bucket_bytes));
-        Arc::new(Self { parameters, places, buckets })
+        Arc::new(Self { parameters, places, buckets, facts_apart })
     }
 }
 
@@ -90,30 +97,31 @@ impl Order {
 struct Flight {
     /// In which order they came, where none is known yet.
     came: Vec<String>,
-    filling: Option<(Arc<Order>, Filling)>,
-    travelling: Vec<(usize, Pending<Vec<f32>>)>,
+    filling: Option<(Arc<Order>, Filling<Arrived>)>,
+    travelling: Vec<(usize, BucketSum)>,
     /// What went wrong while the pass could not be stopped.
     fault: Option<String>,
 }
 
 impl Flight {
-    fn arrive(&mut self, path: &str, values: &[f32], ranks: &Ranks, step: u64) -> Result<(), FillingError> {
+    fn arrive(&mut self, path: &str, gradient: Arrived, ranks: &Ranks, step: u64) -> Result<(), String> {
         let Some((order, filling)) = &mut self.filling else {
             self.came.push(path.to_owned());
             return Ok(());
         };
         // One that is not known is left to the end of the step, like those of a pass that is not watched.
         let Some(place) = order.places.get(path) else { return Ok(()) };
-        let full = filling.arrive(*place, values)?;
-        self.send(full, ranks, step);
-        Ok(())
+        let arrived = filling.arrive(*place, gradient.count(), gradient);
+        let (order, full) = (Arc::clone(order), arrived.map_err(|why| format!("{path}: {why}"))?);
+        self.send(&order, full, ranks, step)
     }
 
-    fn send(&mut self, buckets: Vec<(usize, Vec<f32>)>, ranks: &Ranks, step: u64) {
-        for (number, values) in buckets {
-            let at = ranks.at(GRADIENTS, step);
-            self.travelling.push((number, ranks.communicator().start_all_reduce(values, ranks.how, &at)));
+    fn send(&mut self, order: &Order, buckets: Vec<Released<Arrived>>, ranks: &Ranks, step: u64) -> Result<(), String> {
+        for bucket in buckets {
+            let sum = BucketSum::start(&order.buckets, &bucket, ranks, &ranks.at(GRADIENTS, step))?;
+            self.travelling.push((bucket.0, sum));
         }
+        Ok(())
     }
 }
 
@@ -146,11 +154,9 @@ impl Reducer {
         flight.filling = self.order.as_ref().map(|order| (Arc::clone(order), Arc::clone(&order.buckets).fill()));
         let (shared, ranks, step) = (Arc::clone(&self.flight), self.ranks.clone(), self.steps);
         let arrive = move |path: &str, gradient: Tensor<1>| {
-            let values = values_of(path, gradient);
+            let gradient = Arrived::new(path, gradient, &ranks);
             let mut flight = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            let arrived = values
-                .and_then(|values| flight.arrive(path, &values, &ranks, step).map_err(|why| format!("{path}: {why}")));
-            if let Err(why) = arrived {
+            if let Err(why) = gradient.and_then(|gradient| flight.arrive(path, gradient, &ranks, step)) {
                 flight.fault.get_or_insert(why);
             }
         };
@@ -169,13 +175,28 @@ impl Reducer {
         } else {
             Arc::new(arrive)
         };
-        Some(match how.factor.clone() {
-            Some(factor) => {
-                let scaled = move |path: &str, gradient: Tensor<1>| arrive(path, gradient * factor.clone());
-                watch_gradients(network, Arc::new(scaled))
-            }
-            None => watch_gradients(network, arrive),
-        })
+        let Watching { factor, before, .. } = how.clone();
+        if factor.is_none() && before.is_none() {
+            return Some(watch_gradients(network, arrive));
+        }
+        // As `Learner::backward` and `Learner::gather` compute them.
+        let whole = move |path: &str, gradient: Tensor<1>| {
+            let own = match &factor {
+                Some(factor) => gradient * factor.clone(),
+                None => gradient,
+            };
+            arrive(
+                path,
+                match &before {
+                    Some((sum, batches)) => {
+                        let sum = sum.get(path).map_or_else(|| own.clone(), |sum| sum.clone() + own.clone());
+                        sum * (1.0 / *batches as f64)
+                    }
+                    None => own,
+                },
+            );
+        };
+        Some(watch_gradients(network, Arc::new(whole)))
     }
 
     fn reading(&self) -> MutexGuard<'_, Option<Reading>> {
@@ -214,16 +235,27 @@ impl Reducer {
             facts[FACTS + place] = 1.0;
             let came = flight.filling.as_ref().is_some_and(|(_, filling)| filling.has(*place));
             if !came {
-                flight.arrive(path, &values_of(path, gradient.clone())?, &self.ranks, self.steps)?;
+                let gradient = Arrived::new(path, gradient.clone(), &self.ranks)?;
+                flight.arrive(path, gradient, &self.ranks, self.steps)?;
             }
         }
         facts[1] = others.len() as f32;
+        let mut apart = None;
         if let Some((_, mut filling)) = flight.filling.take() {
-            let full = filling.arrive(order.parameters.len(), &facts)?;
-            flight.send(full, &self.ranks, self.steps);
-            flight.send(filling.rest(), &self.ranks, self.steps);
+            if order.facts_apart {
+                flight.send(&order, filling.rest(), &self.ranks, self.steps)?;
+                apart = Some(self.send_facts(facts));
+            } else {
+                let full = filling.arrive(order.parameters.len(), facts.len(), Arrived::Values(facts))?;
+                flight.send(&order, full, &self.ranks, self.steps)?;
+                flight.send(&order, filling.rest(), &self.ranks, self.steps)?;
+            }
         }
-        let (mut reduced, facts) = self.land(&order, flight.travelling, gradients)?;
+        let (mut reduced, mut facts) = self.land(&order, flight.travelling, gradients)?;
+        if let Some(apart) = apart {
+            let share = 1.0 / self.ranks.world() as f32;
+            facts = apart.wait()?.into_iter().map(|sum| sum * share).collect();
+        }
         self.mean_loss = facts.first().map(|loss| f64::from(*loss));
         // Where no rank has one, there is none to step with.
         for (parameter, there) in order.parameters.iter().zip(&facts[FACTS..]) {
@@ -238,6 +270,12 @@ impl Reducer {
         Ok(Gradients::from_map(reduced))
     }
 
+    /// They are few, and in the memory of the host.
+    fn send_facts(&self, facts: Vec<f32>) -> Pending<Vec<f32>> {
+        let how = AllReduce { wire: Wire::F32, order: SumOrder::Rank };
+        self.ranks.communicator().start_all_reduce(facts, how, &self.ranks.at(GRADIENTS, self.steps))
+    }
+
     /// The order of rank 0, and what else other ranks have.
     fn agree(&self, gradients: &Gradients, came: &[String]) -> Result<Arc<Order>, BoxError> {
         let length = |path: &str| gradients.get(path).map_or(0, |gradient| gradient.dims()[0]);
@@ -249,22 +287,33 @@ impl Reducer {
             .map(|path| Parameter { path: path.to_owned(), length: length(path) })
             .collect();
         let all: Vec<Vec<Parameter>> = self.ranks.gather(&own, "the order of gradients", self.steps)?;
-        Ok(Order::new(all.into_iter().flatten(), self.ranks.bucket_bytes))
+        Ok(Order::new(all.into_iter().flatten(), &self.ranks))
     }
 
     /// Waits for buckets: the means by path, and those of the facts.
     fn land(
         &self,
         order: &Order,
-        travelling: Vec<(usize, Pending<Vec<f32>>)>,
+        travelling: Vec<(usize, BucketSum)>,
         gradients: &Gradients,
     ) -> Result<(BTreeMap<String, Tensor<1>>, Vec<f32>), BoxError> {
         let share = 1.0 / self.ranks.world() as f32;
         // A parameter that has no gradient here has one elsewhere, on a device like that of the others.
         let device: Option<Device> = gradients.iter().next().map(|(_, gradient)| gradient.device());
         let (mut reduced, mut facts) = (BTreeMap::new(), Vec::new());
-        for (number, pending) in travelling {
-            let values = pending.wait()?;
+        for (number, sum) in travelling {
+            let values = match sum.wait()? {
+                Summed::Values(values) => values,
+                Summed::OnCard(sum) => {
+                    let mean = sum * share;
+                    for (place, range) in order.buckets.ranges(number) {
+                        if let Some(parameter) = order.parameters.get(place) {
+                            reduced.insert(parameter.path.clone(), mean.clone().slice([range]));
+                        }
+                    }
+                    continue;
+                }
+            };
             for (place, values) in order.buckets.unflatten(number, &values) {
                 let mean: Vec<f32> = values.iter().map(|sum| sum * share).collect();
                 let Some(parameter) = order.parameters.get(place) else {
@@ -292,28 +341,22 @@ impl Reducer {
         let own: Vec<Parameter> =
             new.map(|(path, gradient)| Parameter { path: path.to_owned(), length: gradient.dims()[0] }).collect();
         let all: Vec<Vec<Parameter>> = self.ranks.gather(&own, "new gradients", self.steps)?;
-        let late = Order::new(all.into_iter().flatten(), self.ranks.bucket_bytes);
+        let late = Order::new(all.into_iter().flatten(), &self.ranks);
         let mut flight =
             Flight { filling: Some((Arc::clone(&late), Arc::clone(&late.buckets).fill())), ..Flight::default() };
         for parameter in &own {
             if let Some(gradient) = gradients.get(&parameter.path) {
-                let values = values_of(&parameter.path, gradient.clone())?;
-                flight.arrive(&parameter.path, &values, &self.ranks, self.steps)?;
+                let gradient = Arrived::new(&parameter.path, gradient.clone(), &self.ranks)?;
+                flight.arrive(&parameter.path, gradient, &self.ranks, self.steps)?;
             }
         }
         if let Some((_, filling)) = flight.filling.take() {
-            flight.send(filling.rest(), &self.ranks, self.steps);
+            flight.send(&late, filling.rest(), &self.ranks, self.steps)?;
         }
         reduced.extend(self.land(&late, flight.travelling, gradients)?.0);
-        self.order =
-            Some(Order::new(order.parameters.iter().chain(&late.parameters).cloned(), self.ranks.bucket_bytes));
+        self.order = Some(Order::new(order.parameters.iter().chain(&late.parameters).cloned(), &self.ranks));
         Ok(())
     }
-}
-
-fn values_of(path: &str, gradient: Tensor<1>) -> Result<Vec<f32>, String> {
-    let values = gradient.into_data().convert::<f32>().try_into_vec::<f32>();
-    values.map_err(|why| format!("the gradient of {path} cannot be read: {why:?}"))
 }
 
 #[cfg(test)]
@@ -335,7 +378,8 @@ mod tests {
     }
 
     fn read(gradients: &Gradients) -> Vec<(String, Vec<f32>)> {
-        gradients.iter().map(|(path, g)| (path.to_owned(), values_of(path, g.clone()).expect("values"))).collect()
+        let values = |of: &Tensor<1>| of.clone().into_data().try_into_vec::<f32>().expect("values");
+        gradients.iter().map(|(path, gradient)| (path.to_owned(), values(gradient))).collect()
     }
 
     fn on_ranks<T: Send>(count: usize, work: impl Fn(usize, &mut Reducer) -> T + Sync) -> Vec<T> {
@@ -395,11 +439,13 @@ mod tests {
             let mut under_way = Vec::new();
             for _ in 0..2 {
                 // Given up.
-                let other = reducer.watch(&network, &Watching { factor: None, apart }).expect("several buckets");
+                let other =
+                    reducer.watch(&network, &Watching { apart, ..Watching::default() }).expect("several buckets");
                 Gradients::of(&network, &(pass(&other) * 3.0));
                 // Of a scaled loss, as in fp16.
                 let factor = Some(Tensor::<1>::full([1], 0.25, device));
-                let watched = reducer.watch(&network, &Watching { factor, apart }).expect("several buckets");
+                let watched =
+                    reducer.watch(&network, &Watching { factor, before: None, apart }).expect("several buckets");
                 let own = Gradients::of(&network, &(pass(&watched) * 4.0)).scale(0.25);
                 let reading = reducer.reading().take();
                 assert_eq!(reading.is_some(), apart);

@@ -507,7 +507,7 @@ impl Work<'_> {
             // SAFETY: this row of this channel belongs to this task.
             let target = unsafe { self.out.part(start, width) };
             let row = |column: usize| &rows[column * per_column + lane * padded..][..group.columns[column].count];
-            write_row(target, group, self.plan.step[2], row);
+            write_row(self.loops, target, group, self.plan.step[2], row);
             if let Some(plus) = self.behind.plus {
                 // SAFETY: the columns of a row cover it.
                 let written = unsafe { target.assume_init_mut() };
@@ -542,15 +542,22 @@ pub fn write_whole(target: &mut [MaybeUninit<f32>], values: &[f32]) {
 }
 
 /// The columns of one row, interleaved.
-fn write_row<'a>(target: &mut [MaybeUninit<f32>], group: &RowGroup, step: usize, row: impl Fn(usize) -> &'a [f32]) {
+fn write_row<'a>(
+    loops: Loops<'_>,
+    target: &mut [MaybeUninit<f32>],
+    group: &RowGroup,
+    step: usize,
+    row: impl Fn(usize) -> &'a [f32],
+) {
     let starts = |column: usize| group.columns[column].start;
     match group.columns.len() {
         1 if step == 1 => write_whole(&mut target[starts(0)..], row(0)),
         2 if step == 2 && starts(0) + starts(1) == 1 && row(0).len() == row(1).len() => {
             let (even, odd) = if starts(0) == 0 { (row(0), row(1)) } else { (row(1), row(0)) };
-            for (pair, (a, b)) in target.chunks_exact_mut(2).zip(even.iter().zip(odd)) {
-                pair[0].write(*a);
-                pair[1].write(*b);
+            assert!(target.len() >= 2 * even.len(), "the columns of a row fit in it");
+            // SAFETY: both rows have as many values, and there is space for all of them.
+            unsafe {
+                (loops.channels.in_turn)([even.as_ptr(), odd.as_ptr()], even.len(), target.as_mut_ptr().cast());
             }
         }
         columns => {

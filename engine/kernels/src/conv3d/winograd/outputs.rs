@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::super::blocked::{Behind, Chunk, Loops, Source, WIDTH, Weight, chunks_of_channels, turn, write_whole};
 use super::taps::{self, TAPS, Taps};
-use super::tiles::{Bundle, Walk, apart};
+use super::tiles::{Bundle, SHARING, Walk, apart};
 use super::transform::Transforms;
 use crate::shared::Shared;
 use crate::simd::widest;
@@ -19,6 +19,9 @@ const BLOCK: usize = 128 << 10;
 
 /// The most sums that are kept at a time.
 const SUMS: usize = 64 << 10;
+
+/// The most rows of outputs of a tile.
+const MOST_ROWS: usize = 16;
 
 thread_local! {
     /// Packed values, sums and rows of a task, kept for the next one.
@@ -230,12 +233,19 @@ impl Work<'_> {
                 );
             }
         }
+        let mut places = [[None; MOST_ROWS]; SHARING];
+        for (tile, places) in places.iter_mut().enumerate().take(walk.sharing) {
+            for (index, place) in places.iter_mut().enumerate().take(outputs) {
+                let found = walk.row_of_output(bundle, tile, index);
+                *place = found.map(|(image, place)| (image * walk.lanes + first) * volume + place);
+            }
+        }
         // Channel by channel: the rows of a plane lie side by side.
         for lane in 0..lanes.min((walk.lanes - first) * walk.sharing) {
-            let (channel, tile) = (first + lane / walk.sharing, lane % walk.sharing);
-            for (index, row) in rows.chunks_exact(each).enumerate().take(outputs) {
-                let Some((image, place)) = walk.row_of_output(bundle, tile, index) else { continue };
-                let start = (image * walk.lanes + channel) * volume + place;
+            let (channel, tile) = (lane / walk.sharing, lane % walk.sharing);
+            for (row, place) in rows.chunks_exact(each).zip(&places[tile][..outputs]) {
+                let Some(place) = place else { continue };
+                let start = channel * volume + place;
                 // SAFETY: this part of this row of this channel belongs to this task.
                 let target = unsafe { self.out.part(start, count) };
                 write_whole(target, &row[lane * padded..][..count]);

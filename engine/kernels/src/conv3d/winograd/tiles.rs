@@ -17,7 +17,7 @@ const CHANNELS: usize = 5;
 const FEWEST: [usize; 2] = [2, 3];
 
 /// The most tiles that share registers.
-const SHARING: usize = 2;
+pub const SHARING: usize = 2;
 
 /// The most outputs of a tile's rows times lanes.
 const ROW: usize = 2048;

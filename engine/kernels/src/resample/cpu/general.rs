@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::super::taps::{EDGE, find, fold, interior};
 use super::super::{Interpolation, Padding, Sampling, Target};
-use crate::simd::{LANES, widest};
+use crate::simd::{LANES, each, widest};
 
 /// Planes, rows and columns of a tile.
 const TILE: [usize; 3] = [8, 8, 64];
@@ -122,7 +122,7 @@ impl<'a> Volume<'a> {
         let row = |i: usize, j: usize| -> [f32; T] {
             let at = start + (i * ny + j) * nz;
             // SAFETY: every tap lies within the image.
-            std::array::from_fn(|k| unsafe { *self.values.get_unchecked(at + k) })
+            each(|k| unsafe { *self.values.get_unchecked(at + k) })
         };
         let planes = if FLAT { 1 } else { T };
         let mut sums = [0.0; T];
@@ -174,7 +174,7 @@ impl<'a> Volume<'a> {
         let read = |i: usize, j: usize, k: usize| -> [f32; LANES] {
             let offset = (i as i32 * ny + j as i32) * nz + k as i32;
             // SAFETY: every tap lies within the image.
-            std::array::from_fn(|lane| unsafe { *self.values.get_unchecked((start[lane] + offset) as usize) })
+            each(|lane| unsafe { *self.values.get_unchecked((start[lane] + offset) as usize) })
         };
         if T == 1 {
             let values = read(0, 0, 0);
@@ -186,7 +186,7 @@ impl<'a> Volume<'a> {
         let mut sums = [[0.0_f32; LANES]; 2];
         for i in 0..if FLAT { 1 } else { 2 } {
             for j in 0..2 {
-                let both: [f32; LANES] = std::array::from_fn(|lane| {
+                let both: [f32; LANES] = each(|lane| {
                     let along = |axis: usize, far: usize| if far == 1 { after[axis][lane] } else { before[axis][lane] };
                     if FLAT { along(1, j) } else { along(0, i) * along(1, j) }
                 });
