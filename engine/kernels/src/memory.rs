@@ -86,10 +86,10 @@ fn took(size: usize) {
     PEAK.fetch_max(used, Ordering::Relaxed);
 }
 
-/// Memory that may be held above the peak use, in bytes: half of the peak, at least 256 MiB and at
+/// Memory that may be held above the peak use, in bytes: three eighths of the peak, at least 256 MiB and at
 /// most 1 GiB. With less, blocks of many different sizes are rarely reused.
 pub fn slack(most: usize) -> usize {
-    (most / 2).clamp(256 << 20, 1 << 30)
+    (most / 8 * 3).clamp(256 << 20, 1 << 30)
 }
 
 impl KeepLarge {

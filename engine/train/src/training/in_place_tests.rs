@@ -61,13 +61,13 @@ fn what_ranks_do() {
 fn near(found: &Gradients, expected: &Gradients, tolerance: f32) {
     let values = |of: &Tensor<1>| of.clone().into_data().try_into_vec::<f32>().expect("values");
     assert!(found.iter().map(|(path, _)| path).eq(expected.iter().map(|(path, _)| path)), "other parameters");
+    // Those of biases before a norm are zero but for the rounding of larger ones.
+    let most = expected.iter().flat_map(|(_, of)| values(of)).fold(0.0_f32, |most, value| most.max(value.abs()));
     for ((path, found), (_, expected)) in found.iter().zip(expected.iter()) {
-        // Those of biases before a norm are zero but for rounding.
         let (found, expected) = (values(found), values(expected));
-        let most = expected.iter().fold(1.0_f32, |most, value| most.max(value.abs()));
         let close = found.len() == expected.len()
             && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= tolerance * most);
-        assert!(close, "{path}: {found:?} instead of {expected:?}");
+        assert!(close, "{path}: {found:?} instead of {expected:?}, of at most {most}");
     }
 }
 
@@ -126,7 +126,7 @@ fn gradients_are_added_where_they_are() {
         let count = |name: &str| calls.iter().filter(|call| *call == name).count();
         // Only what is no gradient is copied to the card and back: by each rank, in each step.
         let (sums, copies) = (count("ncclAllReduce"), count("cuMemcpyHtoDAsync_v2"));
-        assert!(sums > 10 * 7 * WORLD, "{sums} sums: each bucket of seven steps");
+        assert!(sums >= 5 * 7 * WORLD, "{sums} sums: of seven steps, with five buckets or more");
         assert!(copies <= (2 + 2 * 7) * WORLD, "{copies} copies to the card");
     }
 }
