@@ -85,7 +85,7 @@ mod card {
     use burn_cubecl::CubeBackend;
     use burn_cubecl::tensor::CubeTensor;
     use cubecl::future::block_on;
-    use cubecl::prelude::Runtime;
+    use cubecl_runtime::runtime::Runtime;
 
     use super::InPlace;
     use crate::gpu::{own, primitive};

@@ -12,6 +12,7 @@ use crate::ranks::Ranks;
 
 /// A gradient that arrived.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few of them, and a box would be one more allocation for each")]
 pub(crate) enum Arrived {
     /// Its values, in the memory of the host.
     Values(Vec<f32>),
@@ -60,6 +61,7 @@ pub(crate) struct OnDevice {
 
 /// A sum that is under way.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few of them, and a box would be one more allocation for each")]
 pub(crate) enum BucketSum {
     ThroughHost(Pending<Vec<f32>>),
     OnCard {
@@ -70,6 +72,7 @@ pub(crate) enum BucketSum {
 }
 
 /// A sum that has arrived.
+#[expect(clippy::large_enum_variant, reason = "there are few of them, and a box would be one more allocation for each")]
 pub(crate) enum Summed {
     Values(Vec<f32>),
     OnCard(Tensor<1>),
