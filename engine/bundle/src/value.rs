@@ -163,7 +163,12 @@ impl Value {
             Value::Float(number) => serde_json::Number::from_f64(*number).map(serde_json::Value::Number)?,
             Value::Text(text) | Value::Path(text) => (**text).into(),
             Value::List(items) | Value::Tuple(items) | Value::Set(items) | Value::Column(items) => {
-                serde_json::Value::Array(items.iter().map(Value::to_json).collect::<Option<_>>()?)
+                // With space for all, or twice as much would be taken while it grows.
+                let mut array = Vec::with_capacity(items.len());
+                for item in items.iter() {
+                    array.push(item.to_json()?);
+                }
+                serde_json::Value::Array(array)
             }
             Value::Dict(items) => {
                 let entry = |(key, value): &(Value, Value)| Some((key.to_key()?, value.to_json()?));

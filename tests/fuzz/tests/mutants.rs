@@ -45,7 +45,7 @@ const KINDS: [Kind; 23] = [
     Kind { name: "plugin", read: hearth_fuzz::plugin, fixed: 64 * KIB, each: 4 },
     Kind { name: "package", read: hearth_fuzz::package, fixed: 2 * MIB, each: 512 },
     Kind { name: "bundle", read: hearth_fuzz::bundle, fixed: 512 * MIB, each: 4096 },
-    // What expressions make is at most twenty million values.
+    // What expressions make is at most four million values.
     Kind { name: "expression", read: hearth_fuzz::expression, fixed: 512 * MIB, each: 4096 },
     Kind { name: "plans", read: hearth_fuzz::plans, fixed: 256 * KIB, each: 1024 },
     Kind { name: "probabilities", read: hearth_fuzz::probabilities, fixed: MIB, each: 1032 * 9 },

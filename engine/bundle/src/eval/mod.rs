@@ -78,8 +78,9 @@ pub(crate) struct World {
     depth: std::cell::Cell<usize>,
 }
 
-/// How many values the expressions of a config may make together.
-pub(crate) const ROOM: usize = 20_000_000;
+/// How many values the expressions of a config may make together: with the JSON that is made of them they
+/// take half a gigabyte.
+pub(crate) const ROOM: usize = 4_000_000;
 
 /// How deep expressions and the lambdas that they call may be within each other.
 const DEEPEST: usize = 120;
