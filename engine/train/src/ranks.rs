@@ -1,6 +1,7 @@
 //! What the ranks of one training do together: [`Ranks`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use burn::tensor::{Device, Tensor};
@@ -42,6 +43,8 @@ pub struct Ranks {
     pub deadline: Duration,
     /// Where gradients stay on a card.
     pub(crate) in_place: Option<OnDevice>,
+    /// Whether a batch norm has asked the other ranks for their statistics.
+    norms_meet: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Ranks {
@@ -102,7 +105,15 @@ impl Ranks {
             rounds_alike: false,
             deadline: DEADLINE,
             in_place: None,
+            norms_meet: Arc::default(),
         }
+    }
+
+    /// Whether gradients travel while the backward pass goes on, started by a thread `apart` from it or
+    /// by its own. In that pass batch norms may meet those of other ranks: what two threads start would
+    /// come in another order on each rank.
+    pub(crate) fn overlap(&self, apart: bool) -> bool {
+        self.overlap.unwrap_or(true) && !(apart && self.norms_meet.load(Ordering::Relaxed))
     }
 
     /// The same ranks, reached in another way.
@@ -211,6 +222,7 @@ impl Ranks {
     pub(crate) fn norms(&self, step: u64) -> Arc<SyncedNorms> {
         let ranks = self.clone();
         SyncedNorms::new(self.sync_batch_norm, move |name, values| {
+            ranks.norms_meet.store(true, Ordering::Relaxed);
             // A rank that is at another layer would add what does not belong together.
             let all = ranks.gather(&(name.to_owned(), Floats(values.to_vec())), "statistics of batch norms", step);
             let mut sums = vec![0.0_f64; values.len()];

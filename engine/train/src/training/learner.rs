@@ -72,11 +72,12 @@ impl<N: Network> Learner<N> {
     /// pass goes on: for the last batch of a step.
     pub fn watched(&self, accumulate: u64) -> Result<Option<N>, StepError> {
         let waiting = self.pending.as_ref().map_or(0, |(_, count)| *count);
+        let apart = !self.on_processor;
         match &self.reducer {
-            Some(reducer) if waiting + 1 >= accumulate && reducer.ranks.overlap.unwrap_or(true) => {
+            Some(reducer) if waiting + 1 >= accumulate && reducer.ranks.overlap(apart) => {
                 let factor = self.scaler.as_ref().map(|scaler| scaler.scale().recip());
                 let before = self.pending.as_ref().map(|(sum, count)| (sum.clone(), count + 1));
-                Ok(reducer.watch(self.network()?, &Watching { factor, before, apart: !self.on_processor }))
+                Ok(reducer.watch(self.network()?, &Watching { factor, before, apart }))
             }
             _ => Ok(None),
         }

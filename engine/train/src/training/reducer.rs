@@ -468,6 +468,22 @@ mod tests {
         travel(&Device::flex(), false);
     }
 
+    /// A thread of gradients and the pass whose norms meet would start what they do in any order.
+    #[test]
+    fn gradients_wait_where_norms_meet_beside_their_thread() {
+        let found = on_ranks(2, |_, reducer| {
+            let config = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).num_res_units(1).norm("syncbatch");
+            let network = config.init(&Device::flex().autodiff(), 1).expect("a network");
+            let ranks = reducer.ranks.clone();
+            let before = [ranks.overlap(false), ranks.overlap(true)];
+            let norms = ranks.norms(0);
+            norms.within(|| network.forward(Tensor::<5>::ones([1, 1, 8, 8, 8], &Device::flex()).autodiff()));
+            norms.check().expect("all ranks");
+            (before, [reducer.ranks.overlap(false), reducer.ranks.overlap(true)])
+        });
+        assert_eq!(found, [([true, true], [true, false]); 2]);
+    }
+
     #[test]
     fn gradients_travel_that_a_thread_reads() {
         travel(&Device::flex(), true);
