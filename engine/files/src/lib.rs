@@ -9,12 +9,18 @@
 //! assert_eq!(std::fs::read_to_string(&path)?, "{}");
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! Beside that, the headers of NumPy's arrays ([`npy_header`]), which several crates read.
+
+mod npy;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use tempfile::Builder;
+
+pub use npy::npy_header;
 
 /// Replaces a file, or creates it.
 ///

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Volumes and activations are megabytes each, live for milliseconds, and recur in the same sizes.
 /// The system unmaps such a block when it is freed and clears every page of the next one at its
 /// first use, which costs more than many operations on it. (PyTorch keeps GPU memory for the same
-/// reason.) Blocks lie on huge pages where the system has them available.
+/// reason.) Blocks lie on huge pages where the system has them available. Where none of a size is
+/// free, a part of a larger one is taken, or several that lie side by side.
 ///
 /// Blocks of up to a few hundred kilobytes come from the system's allocator, which is configured to
 /// keep them as well (by default glibc maps and clears each one anew).
@@ -241,14 +242,75 @@ mod kept {
             block
         }
 
-        /// Returns the oldest blocks to the system until at most `free` bytes and `count` blocks
-        /// are left.
-        fn shrink(&mut self, free: usize, count: usize) {
-            while self.count > 0 && (self.free > free || self.count > count) {
-                let (size, block) = self.remove(0);
-                unmap(block, size);
+        /// A free block of this size: the newest one, or the beginning of the smallest that is
+        /// larger.
+        fn reuse(&mut self, size: usize) -> Option<*mut u8> {
+            if let Some(i) = (0..self.count).rev().find(|i| self.blocks[*i].0 == size) {
+                return Some(self.remove(i).1);
+            }
+            if !size.is_multiple_of(PAGE) {
+                return None;
+            }
+            let i = self.smallest(size).or_else(|| {
+                self.join();
+                self.smallest(size)
+            })?;
+            let (all, block) = self.blocks[i];
+            if all == size {
+                return Some(self.remove(i).1);
+            }
+            // SAFETY: the block is longer than that.
+            self.blocks[i] = (all - size, unsafe { block.add(size) });
+            self.free -= size;
+            Some(block)
+        }
+
+        /// The smallest free block of at least so many bytes, of those that are whole huge pages.
+        fn smallest(&self, size: usize) -> Option<usize> {
+            let fitting = (0..self.count).filter(|i| self.blocks[*i].0 >= size && whole(self.blocks[*i]));
+            fitting.min_by_key(|i| self.blocks[*i].0)
+        }
+
+        /// Makes one of free blocks that lie side by side, each of whole huge pages.
+        fn join(&mut self) {
+            let mut i = 0;
+            while i < self.count {
+                let (size, block) = self.blocks[i];
+                let next = (block.wrapping_add(size), whole(self.blocks[i]));
+                match (0..self.count).find(|j| next == (self.blocks[*j].1, whole(self.blocks[*j])) && next.1) {
+                    Some(j) => {
+                        let (more, _) = self.remove(j);
+                        i -= usize::from(j < i);
+                        self.blocks[i].0 += more;
+                        self.free += more;
+                    }
+                    None => i += 1,
+                }
             }
         }
+
+        /// Returns the oldest blocks, or the end of one, to the system until at most `free` bytes
+        /// and `count` blocks are left.
+        fn shrink(&mut self, free: usize, count: usize) {
+            while self.count > 0 && (self.free > free || self.count > count) {
+                let (size, block) = self.blocks[0];
+                let surplus = self.free.saturating_sub(free).next_multiple_of(PAGE);
+                if self.count <= count && whole(self.blocks[0]) && surplus < size {
+                    self.blocks[0].0 -= surplus;
+                    self.free -= surplus;
+                    // SAFETY: the block is longer than that.
+                    unmap(unsafe { block.add(size - surplus) }, surplus);
+                } else {
+                    self.remove(0);
+                    unmap(block, size);
+                }
+            }
+        }
+    }
+
+    /// Whether a block is whole huge pages; those begin where a huge page does.
+    fn whole((size, _): (usize, *mut u8)) -> bool {
+        size.is_multiple_of(PAGE)
     }
 
     /// The size of the block for a layout, if it is a large one: rounded up by a quarter at most,
@@ -265,10 +327,10 @@ mod kept {
     /// A block of this size (null where there is no memory), and whether it is known to be zero.
     pub fn take(kept: &Mutex<Kept>, size: usize) -> (*mut u8, bool) {
         let mut state = lock(kept);
-        if let Some(i) = (0..state.count).rev().find(|i| state.blocks[*i].0 == size) {
+        if let Some(block) = state.reuse(size) {
             state.used += size;
             super::took(size);
-            return (state.remove(i).1, false);
+            return (block, false);
         }
         let used = state.used.saturating_add(size);
         if used > super::LIMIT.load(super::Ordering::Relaxed) {
@@ -381,6 +443,31 @@ mod tests {
             keeper.dealloc(second, layout);
         }
         assert_eq!(counts(&keeper), [1, 6 * MEGABYTE, 0, 6 * MEGABYTE]);
+    }
+
+    #[test]
+    fn a_block_is_part_of_a_larger_one_or_of_several_side_by_side() {
+        let keeper = KeepLarge::new();
+        let [large, half, third] = [24, 12, 8].map(|size| layout(size * MEGABYTE));
+        // SAFETY: each block is used within its size while it is allocated.
+        unsafe {
+            let first = keeper.alloc(large);
+            keeper.dealloc(first, large);
+            let parts = [keeper.alloc(third), keeper.alloc(third), keeper.alloc(third)];
+            assert_eq!(parts, [first, first.add(third.size()), first.add(2 * third.size())]);
+            assert_eq!(counts(&keeper), [0, 0, 24 * MEGABYTE, 24 * MEGABYTE]);
+            // The middle is freed last, and lies between the others all the same.
+            for part in [parts[2], parts[0], parts[1]] {
+                part.write_bytes(1, third.size());
+                keeper.dealloc(part, third);
+            }
+            assert_eq!(counts(&keeper), [3, 24 * MEGABYTE, 0, 24 * MEGABYTE]);
+            let halves = [keeper.alloc_zeroed(half), keeper.alloc(half)];
+            assert_eq!(halves, [first, first.add(half.size())]);
+            assert!(std::slice::from_raw_parts(halves[0], half.size()).iter().all(|v| *v == 0));
+            halves.into_iter().for_each(|block| keeper.dealloc(block, half));
+        }
+        assert_eq!(counts(&keeper), [2, 24 * MEGABYTE, 0, 24 * MEGABYTE]);
     }
 
     #[test]

@@ -28,4 +28,12 @@ impl Shared {
         // SAFETY: within the buffer; the caller guarantees exclusive use.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index).cast(), count) }
     }
+
+    /// Where the first of `rows` rows begins, of `count` elements each, which lie `step` apart from `index`
+    /// on. No other task may use them at the same time.
+    pub fn rows(&self, index: usize, step: usize, [rows, count]: [usize; 2]) -> *mut f32 {
+        assert!(index + (rows - 1) * step + count <= self.len, "rows lie outside their buffer");
+        // SAFETY: within the buffer.
+        unsafe { self.start.add(index) }
+    }
 }

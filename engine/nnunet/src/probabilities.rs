@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::path::Path;
 
-use npyz::WriterBuilder;
-use npyz::npz::NpzArchive;
+use hearth_files::npy_header;
+use npyz::{NpyFile, WriterBuilder};
 use rayon::prelude::*;
+use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipWriter};
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::error::{NnunetError, Result};
 use crate::export::{Origin, placed, sigmoid};
@@ -151,36 +152,32 @@ pub fn write(path: &Path, probabilities: &Volume) -> Result<()> {
 pub fn read(path: &Path) -> Result<Volume> {
     let io = |source| NnunetError::Io { path: path.to_owned(), source };
     let file = |what: String| NnunetError::File { path: path.to_owned(), what };
-    let mut archive = NpzArchive::new(BufReader::new(File::open(path).map_err(io)?)).map_err(io)?;
-    let array = archive.by_name(ARRAY).map_err(io)?;
-    let array =
-        array.ok_or_else(|| file(format!("holds no array {ARRAY:?}; expected nnU-Net's --save_probabilities")))?;
-    let shape: Vec<usize> = array.shape().iter().map(|length| *length as usize).collect();
-    let values = array.shape().iter().try_fold(1_u64, |n, length| n.checked_mul(*length));
+    let packed = File::open(path).map_err(io)?;
+    let length = packed.metadata().map_err(io)?.len();
+    let mut archive = ZipArchive::new(BufReader::new(packed)).map_err(|error| file(error.to_string()))?;
+    let mut entry = archive.by_name(&format!("{ARRAY}.npy")).map_err(|error| match error {
+        ZipError::FileNotFound => file(format!("holds no array {ARRAY:?}; expected nnU-Net's --save_probabilities")),
+        other => file(other.to_string()),
+    })?;
+    // A header can name any shape: there are no more values than deflate can unpack what is there to.
+    let held = entry.size().min(entry.compressed_size().min(length).saturating_mul(1032));
+    let header = npy_header(&mut entry).map_err(file)?;
+    let shape: Vec<usize> = header.shape().iter().map(|length| *length as usize).collect();
+    let values = header.shape().iter().try_fold(1_u64, |n, length| n.checked_mul(*length));
     let &[channels, z, y, x] = &shape[..] else {
         return Err(file(format!("the array has {} axes; expected heads and three axes", shape.len())));
     };
     if values.is_none_or(|values| values > MAX_VALUES) {
         return Err(file(format!("{shape:?} values are more than the limit of {MAX_VALUES}")));
     }
-    // A header can name any shape: there are no more values than deflate can unpack what is there to.
-    if values.is_none_or(|values| values.saturating_mul(4) > held(path).unwrap_or(0)) {
+    if values.is_none_or(|values| values.saturating_mul(4) > held) {
         return Err(file(format!("the array ends early: {shape:?} values are more than the file has")));
     }
-    if array.order() != npyz::Order::C {
+    if header.order() != npyz::Order::C {
         return Err(file("the array is in Fortran's order; expected C's".to_owned()));
     }
-    let data: Vec<f32> = array.into_vec().map_err(io)?;
+    let data: Vec<f32> = NpyFile::with_header(header, entry).into_vec().map_err(io)?;
     Volume::new(channels, [z, y, x], data).ok_or_else(|| file("the array ends early".to_owned()))
-}
-
-/// The bytes that the array of a file can have at most.
-fn held(path: &Path) -> Option<u64> {
-    let mut zip = zip::ZipArchive::new(BufReader::new(File::open(path).ok()?)).ok()?;
-    let index = zip.index_for_name(&format!("{ARRAY}.npy"))?;
-    let entry = zip.by_index_raw(index).ok()?;
-    let (packed, length) = (entry.compressed_size(), std::fs::metadata(path).ok()?.len());
-    Some(entry.size().min(packed.min(length).saturating_mul(1032)))
 }
 
 #[cfg(test)]

@@ -38,17 +38,18 @@ const KINDS: [Kind; 23] = [
     Kind { name: "dataset_json", read: hearth_fuzz::dataset_json, fixed: 64 * KIB, each: 512 },
     Kind { name: "lists", read: hearth_fuzz::lists, fixed: 256 * KIB, each: 512 },
     Kind { name: "recipe", read: hearth_fuzz::recipe, fixed: 16 * MIB, each: 4096 },
-    Kind { name: "archive", read: hearth_fuzz::archive, fixed: 4 * MIB, each: 64 },
+    // The end of an archive's directory may name 65,535 entries, for which 14 MB are reserved.
+    Kind { name: "archive", read: hearth_fuzz::archive, fixed: 16 * MIB, each: 64 },
     Kind { name: "safetensors", read: hearth_fuzz::safetensors, fixed: 64 * KIB, each: 512 },
     // An operation of one byte is an object of some thirty; deflate unpacks it first.
     Kind { name: "pickle", read: hearth_fuzz::pickle, fixed: 24 * MIB, each: 1032 * 4 },
     Kind { name: "plugin", read: hearth_fuzz::plugin, fixed: 64 * KIB, each: 4 },
-    Kind { name: "package", read: hearth_fuzz::package, fixed: 2 * MIB, each: 512 },
+    Kind { name: "package", read: hearth_fuzz::package, fixed: 16 * MIB, each: 512 },
     Kind { name: "bundle", read: hearth_fuzz::bundle, fixed: 512 * MIB, each: 4096 },
     // What expressions make is at most four million values.
     Kind { name: "expression", read: hearth_fuzz::expression, fixed: 512 * MIB, each: 4096 },
     Kind { name: "plans", read: hearth_fuzz::plans, fixed: 256 * KIB, each: 1024 },
-    Kind { name: "probabilities", read: hearth_fuzz::probabilities, fixed: MIB, each: 1032 * 9 },
+    Kind { name: "probabilities", read: hearth_fuzz::probabilities, fixed: 16 * MIB, each: 1032 * 9 },
     Kind { name: "annotations", read: hearth_fuzz::annotations, fixed: 256 * KIB, each: 512 },
     // The page has scripts and styles of its own, and a drawing of each curve.
     Kind { name: "run", read: hearth_fuzz::run, fixed: 32 * MIB, each: 4096 },

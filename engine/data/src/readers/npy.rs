@@ -1,9 +1,9 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
-use std::panic::catch_unwind;
 use std::path::Path;
 
-use npyz::{Endianness, NpyHeader, Order, TypeChar};
+use hearth_files::npy_header;
+use npyz::{Endianness, Order, TypeChar};
 use rayon::prelude::*;
 
 use super::{Probe, ReadError, ReadOptions, Reader, check_room};
@@ -12,9 +12,6 @@ use crate::{Image, Meta, affine, host_device};
 
 /// The most values of an array.
 const MAX_VALUES: u64 = 8 << 30;
-
-/// The most bytes of a header, as in NumPy; those of numbers have about a hundred.
-const MAX_HEADER: usize = 10_000;
 
 /// NPY and NPZ arrays of two to four axes, with an identity affine.
 ///
@@ -71,7 +68,7 @@ pub(super) fn array_shape(path: &Path, name: &str) -> Result<Vec<usize>, ReadErr
     let shape = || -> Result<Vec<usize>, String> {
         let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
         let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|_| format!("no array `{name}`"))?;
-        Ok(header(&mut entry)?.shape().iter().map(|length| *length as usize).collect())
+        Ok(npy_header(&mut entry)?.shape().iter().map(|length| *length as usize).collect())
     };
     shape().map_err(|what| ReadError::new(path, what))
 }
@@ -186,7 +183,7 @@ struct Array {
 impl Array {
     /// `length`: the most bytes available, including the header.
     fn read(mut source: impl Read, length: u64) -> Result<Array, String> {
-        let header = header(&mut source)?;
+        let header = npy_header(&mut source)?;
         let shape: Vec<u64> = header.shape().to_vec();
         let count = shape.iter().try_fold(1_u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_VALUES);
         let count =
@@ -275,39 +272,6 @@ impl Array {
         };
         Ok(image)
     }
-}
-
-/// The header of an array of numbers. It is checked before npyz parses it, because npyz allocates
-/// memory for the stated length, and takes exponential time for nested brackets.
-fn header(source: &mut impl Read) -> Result<NpyHeader, String> {
-    let not = |what: &str| format!("not an NPY file: {what}");
-    let mut bytes = Vec::new();
-    let mut more = |bytes: &mut Vec<u8>, count: usize| {
-        source.take(count as u64).read_to_end(bytes).map(drop).map_err(|e| not(&e.to_string()))
-    };
-    more(&mut bytes, 8)?;
-    let Some(version) = bytes.strip_prefix(b"\x93NUMPY").and_then(<[u8]>::first) else {
-        return Err(not("it begins with other bytes"));
-    };
-    // Version 1 has two bytes for the length, those after it four.
-    let size = if *version == 1 { 2 } else { 4 };
-    more(&mut bytes, size)?;
-    if bytes.len() < 8 + size {
-        return Err(not("it ends within its header"));
-    }
-    let length = bytes[8..].iter().rev().fold(0_usize, |length, byte| length << 8 | usize::from(*byte));
-    if length > MAX_HEADER {
-        return Err(format!("a header of {length} bytes; the limit is {MAX_HEADER}"));
-    }
-    more(&mut bytes, length)?;
-    // One pair around all, one around the shape.
-    if bytes[8 + size..].iter().filter(|byte| b"([{".contains(byte)).count() > 2 {
-        return Err("an array of records, or a damaged header; expected one number per element".to_owned());
-    }
-    // It multiplies the lengths of axes, which panics on overflow in checked builds.
-    let parsed = catch_unwind(|| NpyHeader::from_reader(&bytes[..]));
-    let parsed = parsed.map_err(|_| "an array that is over any limit".to_owned())?;
-    parsed.map_err(|e| not(&e.to_string()))
 }
 
 #[cfg(test)]

@@ -77,6 +77,9 @@ fn geometries() -> Vec<Geometry> {
         ([1, 1, 1], [3; 3], 1, 1, 1, [16, 96], 1),
         ([5, 5, 5], [3; 3], 1, 1, 2, [64, 32], 1),
         ([4, 6, 1], [3, 3, 1], 2, 0, 1, [64, 64], 4),
+        // Rows of more than sixteen pairs.
+        ([3, 5, 67], [3; 3], 2, 1, 1, [6, 20], 2),
+        ([3, 5, 96], [2; 3], 2, 0, 1, [9, 20], 1),
     ] {
         let (stride, padding, dilation) = ([stride; 3], [padding; 3], [dilation; 3]);
         let reach = |a: usize| dilation[a] * (kernel[a] - 1) + 1;

@@ -115,15 +115,23 @@ impl Convolution {
     /// to the output.
     pub(crate) fn forward_of(&self, x: Channels, shortcut: Option<Tensor<5>>) -> Tensor<5> {
         let _range = self.path.enter(0);
-        if let Some(then) = self.in_one_pass(&x, shortcut.as_ref()) {
-            return match &self.conv {
+        let x = if self.in_one_pass(&x, shortcut.as_ref()) {
+            let norm_act = self.adn.as_ref().and_then(Adn::behind_convolution);
+            let all = norm_act.is_some() || self.adn.is_none();
+            let then = if all { Then { norm_act, plus: shortcut.clone() } } else { Then::default() };
+            let y = match &self.conv {
                 Kernel::Conv(conv) => conv.forward_then(x, then),
                 Kernel::ConvTranspose(conv) => conv.forward_then(x, then),
             };
-        }
-        let x = match &self.conv {
-            Kernel::Conv(conv) => conv.forward(joined(x)),
-            Kernel::ConvTranspose(conv) => conv.forward(joined(x)),
+            if all {
+                return y;
+            }
+            y
+        } else {
+            match &self.conv {
+                Kernel::Conv(conv) => conv.forward(joined(x)),
+                Kernel::ConvTranspose(conv) => conv.forward(joined(x)),
+            }
         };
         let x = match &self.adn {
             Some(adn) => adn.forward(x),
@@ -135,22 +143,15 @@ impl Convolution {
         }
     }
 
-    /// The epilogue of the convolution for a fused pass: outside training, in f32, and while no
-    /// costs are counted.
-    fn in_one_pass(&self, x: &Channels, shortcut: Option<&Tensor<5>>) -> Option<Then> {
+    /// Whether the convolution takes channels as they lie, with what follows it: outside training,
+    /// in f32, and while no costs are counted.
+    fn in_one_pass(&self, x: &Channels, shortcut: Option<&Tensor<5>>) -> bool {
         let weight = match &self.conv {
             Kernel::Conv(conv) => conv.weight.val(),
             Kernel::ConvTranspose(conv) => conv.weight.val(),
         };
         let plain = |t: &Tensor<5>| t.dtype() == DType::F32 && !t.is_autodiff();
         let all = x.is_f32() && !x.is_autodiff() && plain(&weight) && shortcut.is_none_or(plain);
-        if !all || cost::apart() {
-            return None;
-        }
-        let norm_act = match &self.adn {
-            Some(adn) => Some(adn.behind_convolution()?),
-            None => None,
-        };
-        Some(Then { norm_act, plus: shortcut.cloned() })
+        all && !cost::apart()
     }
 }

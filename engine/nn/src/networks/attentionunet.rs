@@ -5,6 +5,7 @@ use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
 use hearth_kernels::cast;
+use hearth_kernels::conv3d::Channels;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ use crate::layers::{
     Scope, in_space, residual_sum,
 };
 use crate::named::Named;
-use crate::trace::{self, Op, concat};
+use crate::trace::{self, Op};
 
 /// How to build an [`AttentionUnet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -209,8 +210,7 @@ impl AttentionLayer {
         };
         let raised = self.upconv.up.forward(below);
         let weighed = self.attention.forward(raised.clone(), x);
-        let dtype = raised.dtype();
-        self.merge.forward(concat(weighed, raised, dtype))
+        self.merge.forward_of(Channels::Two(weighed, raised), None)
     }
 }
 

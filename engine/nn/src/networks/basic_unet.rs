@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
 use hearth_kernels::InterpolateMode;
-use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::conv3d::{Channels, ConvShape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::layers::{
     UpSampleOptions, UpsampleMode, in_space, max_pool,
 };
 use crate::named::Named;
-use crate::trace::concat;
+use crate::trace::joined;
 
 /// How to build a [`BasicUNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -199,7 +199,12 @@ impl Blocks {
 }
 
 pub(super) fn two_conv(convs: &TwoConv, x: Tensor<5>) -> Tensor<5> {
-    convs.iter().fold(x, |x, conv| conv.forward(x))
+    two_conv_of(convs, Channels::One(x))
+}
+
+/// The same for channels that may lie in two tensors.
+fn two_conv_of(convs: &TwoConv, x: Channels) -> Tensor<5> {
+    joined(convs.iter().fold(x, |x, conv| Channels::One(conv.forward_of(x, None))))
 }
 
 impl Down {
@@ -218,8 +223,7 @@ impl UpCat {
             n if n == target[axis] => up,
             n => Tensor::cat(vec![up.clone(), up.narrow(axis, n - 1, 1)], axis),
         });
-        let dtype = up.dtype();
-        two_conv(&self.convs, concat(encoder, up, dtype))
+        two_conv_of(&self.convs, Channels::Two(encoder, up))
     }
 
     /// The same, or without features of an encoder only upsampling and convolutions.

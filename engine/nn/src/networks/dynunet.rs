@@ -3,7 +3,8 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
-use hearth_kernels::InterpolateMode;
+use hearth_kernels::conv3d::Channels;
+use hearth_kernels::{InterpolateMode, cast};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,6 @@ use crate::layers::{
     Scope, act, norm, norm_then_act, residual_sum, resize,
 };
 use crate::named::Named;
-use crate::trace::concat;
 
 /// How to build a [`DynUNet`]: MONAI's parameters and defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
@@ -200,12 +200,10 @@ struct UnetBlock {
 
 impl UnetBlock {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let out = norm_then_act(&self.norm1, &self.lrelu, self.conv1.forward(x.clone()));
-        let out = self.conv2.forward(out);
         if !self.residual {
-            return norm_then_act(&self.norm2, &self.lrelu, out);
+            return self.forward_of(Channels::One(x));
         }
-        let out = self.norm2.apply(out);
+        let out = self.norm2.apply(self.convolved(self.conv1.forward(x.clone())));
         let shortcut = match &self.conv3 {
             Some(conv) => self.norm3.apply(conv.forward(x)),
             None => x,
@@ -214,6 +212,16 @@ impl UnetBlock {
             Some(act) => act.forward_sum(out, shortcut),
             None => residual_sum(out, shortcut),
         }
+    }
+
+    /// Without a shortcut, for channels that may lie in two tensors.
+    fn forward_of(&self, x: Channels) -> Tensor<5> {
+        norm_then_act(&self.norm2, &self.lrelu, self.convolved(self.conv1.forward_of(x, None)))
+    }
+
+    /// From the first convolution's output to the second's.
+    fn convolved(&self, first: Tensor<5>) -> Tensor<5> {
+        self.conv2.forward(norm_then_act(&self.norm1, &self.lrelu, first))
     }
 }
 
@@ -273,7 +281,7 @@ impl DynUNet {
             let Some(skip) = skips.pop() else { break };
             let raised = up.transp_conv.forward(x);
             let dtype = raised.dtype();
-            x = up.conv_block.forward(concat(raised, skip, dtype));
+            x = up.conv_block.forward_of(Channels::Two(raised, cast(skip, dtype)));
             // The current level; the top one has the main output.
             if let Some(head) = skips.len().checked_sub(1).and_then(|i| heads.get(i)) {
                 lower.insert(0, head.conv.forward(x.clone()));

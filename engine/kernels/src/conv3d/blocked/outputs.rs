@@ -156,6 +156,13 @@ pub struct Behind<'a> {
     pub plus: Option<&'a [f32]>,
 }
 
+impl Behind<'_> {
+    /// Whether nothing but a bias follows.
+    pub fn is_bias(&self) -> bool {
+        self.epilogue.is_none() && self.plus.is_none()
+    }
+}
+
 /// The sums of `plan` over `source` (`[images, channels, ...]`) with their epilogue:
 /// `[images, lanes, ...]`.
 pub fn outputs(

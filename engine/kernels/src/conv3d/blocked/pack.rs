@@ -146,7 +146,18 @@ fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, b
     let width = pitch.z_phase;
     let depth = block.depth.start..block.depth.end + plan.reach[0];
     let height = block.height.start..block.height.end + plan.reach[1];
-    let valid_y: Vec<Range<usize>> = (0..y.phases.len()).map(|py| y.valid(py, height.end)).collect();
+    // Of each row of a plane: where it goes, and its index in the source where it has one.
+    let mut rows = Vec::with_capacity(height.len() * y.phases.len());
+    for (at_y, jy) in height.clone().enumerate() {
+        for py in 0..y.phases.len() {
+            let from = y.valid(py, height.end).contains(&jy).then(|| y.index(py, jy));
+            rows.push((py * pitch.row_phase + at_y * pitch.row, from));
+        }
+    }
+    let halves = match phases {
+        [one, other] if z.stride == 2 => Halves::of(one, other),
+        _ => None,
+    };
     // In the memory order of the source, for the hardware prefetcher.
     for (at_x, jx) in depth.clone().enumerate() {
         for px in 0..x.phases.len() {
@@ -154,26 +165,78 @@ fn pack_rows(buffer: &mut [f32], image: Image<'_>, plan: &Plan, pitch: &Pitch, b
             let plane = px * pitch.plane_phase + at_x * pitch.plane;
             for c in 0..pitch.row / pitch.channel {
                 let ((values, first), (next, next_first)) = (image.channel(c), image.channel(c + 1));
-                for (at_y, jy) in height.clone().enumerate() {
-                    for (py, valid_y) in valid_y.iter().enumerate() {
-                        let row = plane + py * pitch.row_phase + at_y * pitch.row + c * pitch.channel;
-                        let target = &mut buffer[row..row + pitch.channel];
-                        if !inside_x || !valid_y.contains(&jy) {
-                            clear(target);
-                            continue;
-                        }
-                        let from = (x.index(px, jx) * y.length + y.index(py, jy)) * z.length;
-                        let source = &values[first + from..][..z.length];
-                        // The next channel's row lies far away, where the hardware does not
-                        // prefetch.
-                        prefetch(next, next_first + from, z.length);
-                        for (target, phase) in target.chunks_exact_mut(width).zip(phases) {
-                            pack_row(target, source, z.stride, phase);
-                        }
+                for (row, from) in &rows {
+                    let row = plane + row + c * pitch.channel;
+                    let target = &mut buffer[row..row + pitch.channel];
+                    let Some(from) = from.filter(|_| inside_x) else {
+                        clear(target);
+                        continue;
+                    };
+                    let from = (x.index(px, jx) * y.length + from) * z.length;
+                    let source = &values[first + from..][..z.length];
+                    // The next channel's row lies far away, where the hardware does not prefetch.
+                    prefetch(next, next_first + from, z.length);
+                    if let Some(halves) = &halves {
+                        halves.pack(target, source, width);
+                        continue;
+                    }
+                    for (target, phase) in target.chunks_exact_mut(width).zip(phases) {
+                        pack_row(target, source, z.stride, phase);
                     }
                 }
             }
         }
+    }
+}
+
+/// Rows of which one phase takes the first of each two values, and the other the second.
+struct Halves {
+    /// Which of the two phases takes the first ones.
+    even: usize,
+    /// The positions that each has values for, that phase first.
+    valid: [Range<usize>; 2],
+}
+
+impl Halves {
+    /// `None` where values lie otherwise.
+    fn of(one: &RowPhase, other: &RowPhase) -> Option<Self> {
+        let (even, [first, second]) = match (one.first, other.first) {
+            (0, 1) => (0, [one, other]),
+            (1, 0) => (1, [other, one]),
+            _ => return None,
+        };
+        Some(Halves { even, valid: [first.valid.clone(), second.valid.clone()] })
+    }
+
+    /// As [`pack_row`], both at once.
+    #[inline(always)]
+    fn pack(&self, target: &mut [f32], source: &[f32], width: usize) {
+        let (one, other) = target.split_at_mut(width);
+        let mut targets = if self.even == 0 { [one, other] } else { [other, one] };
+        for (target, valid) in targets.iter_mut().zip(&self.valid) {
+            clear(&mut target[..valid.start]);
+            clear(&mut target[valid.end..]);
+        }
+        let [even, odd] = targets;
+        let (even, odd) = (&mut even[self.valid[0].clone()], &mut odd[self.valid[1].clone()]);
+        let pairs = even.len().min(odd.len()).min(source.len() / 2);
+        let ((even, even_rest), (odd, odd_rest)) = (even.split_at_mut(pairs), odd.split_at_mut(pairs));
+        let (both, after) = source.split_at(2 * pairs);
+        // Sixteen pairs fill two of the widest registers.
+        let (sixteens, rest) = both.as_chunks::<32>();
+        let ((evens, even), (odds, odd)) = (even.as_chunks_mut::<16>(), odd.as_chunks_mut::<16>());
+        for ((both, even), odd) in sixteens.iter().zip(evens).zip(odds) {
+            for i in 0..16 {
+                even[i] = both[2 * i];
+                odd[i] = both[2 * i + 1];
+            }
+        }
+        for ((pair, even), odd) in rest.as_chunks::<2>().0.iter().zip(even).zip(odd) {
+            (*even, *odd) = (pair[0], pair[1]);
+        }
+        // The last value may have no neighbour.
+        even_rest.iter_mut().zip(after.iter().step_by(2)).for_each(|(to, value)| *to = *value);
+        odd_rest.iter_mut().zip(after.iter().skip(1).step_by(2)).for_each(|(to, value)| *to = *value);
     }
 }
 

@@ -224,6 +224,13 @@ impl Work<'_> {
             let (from, bias) = (sums.as_ptr(), &self.biases[chunk]);
             (self.transforms.outputs)(from, walk.sums(lanes), count, bias, mixed.as_mut_ptr(), each);
         }
+        if count == padded && walk.sharing == 1 && first + lanes <= walk.lanes && self.behind.is_bias() {
+            for (index, mixed) in mixed.chunks_exact(each).enumerate() {
+                let Some((image, place)) = walk.row_of_output(bundle, 0, index) else { continue };
+                self.turn_into(mixed, (image * walk.lanes + first) * volume + place, lanes, count);
+            }
+            return;
+        }
         for (mixed, row) in mixed.chunks_exact(each).zip(rows.chunks_exact_mut(each)) {
             turn(self.loops, mixed, row, lanes, padded);
             if let Some(epilogue) = self.behind.epilogue {
@@ -254,6 +261,23 @@ impl Work<'_> {
                     let written = unsafe { target.assume_init_mut() };
                     written.iter_mut().zip(&plus[start..]).for_each(|(to, value)| *to += value);
                 }
+            }
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Writes a row of whole squares, whose first channel begins at `start`, as it is turned.
+    fn turn_into(&self, mixed: &[f32], start: usize, lanes: usize, count: usize) {
+        let volume = self.walk.output.iter().product::<usize>();
+        for channel in (0..lanes).step_by(WIDTH) {
+            let to = self.out.rows(start + channel * volume, volume, [WIDTH, count]);
+            for position in (0..count).step_by(WIDTH) {
+                let from = &mixed[position * lanes + channel..];
+                assert!(from.len() >= 15 * lanes + WIDTH, "a whole square");
+                // SAFETY: the assertion says that the square lies within its buffer; this part of
+                // this row of these channels lies within the output, and belongs to this task.
+                unsafe { (self.loops.channels.transpose)(from.as_ptr(), lanes, to.add(position), volume) };
             }
         }
     }

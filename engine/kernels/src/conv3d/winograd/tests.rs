@@ -26,6 +26,11 @@ pub fn of_fewer_products() -> Vec<Geometry> {
         (Kind::Four, [7, 9, 53], [3; 3], [1; 3], [20, 37], 1),
         (Kind::Four, [14, 13, 14], [3; 3], [0; 3], [33, 18], 2),
         (Kind::Four, [11, 8, 20], [3; 3], [2, 0, 2], [16, 48], 2),
+        // Rows and channels of whole squares, which are turned into the output.
+        (Kind::Four, [7, 9, 48], [3; 3], [1; 3], [16, 32], 2),
+        (Kind::Four, [8, 8, 64], [3; 3], [1; 3], [17, 48], 1),
+        (Kind::TwoOfFive, [6, 7, 32], [5; 3], [2; 3], [18, 32], 2),
+        (Kind::FlatFour, [1, 21, 48], [1, 3, 3], [0, 1, 1], [17, 16], 1),
         // Of one tap, two and six along the row.
         (Kind::Four, [8, 7, 60], [3, 3, 1], [1, 1, 0], [17, 20], 1),
         (Kind::Four, [8, 8, 60], [3, 3, 2], [1, 1, 0], [18, 34], 1),
