@@ -1,13 +1,24 @@
 //! Convolution and transposed convolution, 3-D; 2-D is kernel depth 1 on the last axis.
 
 use burn::module::{Module, Param};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::{Channels, ConvShape, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
 
 use super::{LayerPath, Scope};
 use crate::cost;
-use crate::trace::{self, Op, Weight};
+use crate::trace::{self, Op, Weight, joined};
+
+/// In f32 and outside a graph.
+pub(super) fn is_plain(x: &Tensor<5>) -> bool {
+    x.dtype() == DType::F32 && !x.is_autodiff()
+}
+
+/// Whether a convolution takes its channels as they lie, and applies what follows it: outside
+/// training, in f32, and while no costs are counted.
+pub(super) fn fuses(x: &Channels, weight: &Tensor<5>) -> bool {
+    x.is_f32() && !x.is_autodiff() && is_plain(weight) && !cost::apart()
+}
 
 /// `torch.nn.Conv3d`: weight `[out, in / groups, kx, ky, kz]`, bias `[out]`.
 #[derive(Module, Debug)]
@@ -76,6 +87,11 @@ impl Conv {
         let ConvShape { stride, padding, dilation, groups } = self.shape;
         let bias = self.bias.as_ref().map(|bias| Weight::of(&bias.val()));
         Op::Conv { weight: Weight::of(&self.weight.val()), bias, stride, padding, dilation, groups }
+    }
+
+    /// As [`forward`](Self::forward), for channels that may lie in two tensors.
+    pub(crate) fn forward_of(&self, x: Channels) -> Tensor<5> {
+        if fuses(&x, &self.weight.val()) { self.forward_then(x, Then::default()) } else { self.forward(joined(x)) }
     }
 
     /// The convolution and what follows it, in the input's type.
@@ -166,6 +182,11 @@ impl ConvTranspose {
         let (ConvShape { stride, padding, dilation, groups }, output_padding) = (self.shape, self.output_padding);
         let (weight, bias) = (Weight::of(&self.weight.val()), self.bias.as_ref().map(|bias| Weight::of(&bias.val())));
         Op::ConvTranspose { weight, bias, stride, padding, output_padding, dilation, groups }
+    }
+
+    /// As [`forward`](Self::forward), for channels that may lie in two tensors.
+    pub(crate) fn forward_of(&self, x: Channels) -> Tensor<5> {
+        if fuses(&x, &self.weight.val()) { self.forward_then(x, Then::default()) } else { self.forward(joined(x)) }
     }
 
     /// The convolution and what follows it, in the input's type.

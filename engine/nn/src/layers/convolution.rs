@@ -1,12 +1,11 @@
 //! A convolution, plain or transposed, and what follows it (`monai.networks.blocks.Convolution`).
 
 use burn::module::Module;
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 use hearth_kernels::conv3d::{Channels, ConvShape, Then};
 
+use super::conv::{fuses, is_plain};
 use super::{Adn, AdnOptions, ConfigError, Conv, ConvTranspose, LayerPath, Scope, residual_sum};
-use crate::cost;
-use crate::trace::joined;
 
 /// The two kinds of convolution.
 #[derive(Module, Debug)]
@@ -115,23 +114,15 @@ impl Convolution {
     /// to the output.
     pub(crate) fn forward_of(&self, x: Channels, shortcut: Option<Tensor<5>>) -> Tensor<5> {
         let _range = self.path.enter(0);
-        let x = if self.in_one_pass(&x, shortcut.as_ref()) {
-            let norm_act = self.adn.as_ref().and_then(Adn::behind_convolution);
-            let all = norm_act.is_some() || self.adn.is_none();
-            let then = if all { Then { norm_act, plus: shortcut.clone() } } else { Then::default() };
-            let y = match &self.conv {
+        if let Some(then) = self.in_one_pass(&x, shortcut.as_ref()) {
+            return match &self.conv {
                 Kernel::Conv(conv) => conv.forward_then(x, then),
                 Kernel::ConvTranspose(conv) => conv.forward_then(x, then),
             };
-            if all {
-                return y;
-            }
-            y
-        } else {
-            match &self.conv {
-                Kernel::Conv(conv) => conv.forward(joined(x)),
-                Kernel::ConvTranspose(conv) => conv.forward(joined(x)),
-            }
+        }
+        let x = match &self.conv {
+            Kernel::Conv(conv) => conv.forward_of(x),
+            Kernel::ConvTranspose(conv) => conv.forward_of(x),
         };
         let x = match &self.adn {
             Some(adn) => adn.forward(x),
@@ -143,15 +134,19 @@ impl Convolution {
         }
     }
 
-    /// Whether the convolution takes channels as they lie, with what follows it: outside training,
-    /// in f32, and while no costs are counted.
-    fn in_one_pass(&self, x: &Channels, shortcut: Option<&Tensor<5>>) -> bool {
+    /// The epilogue of the convolution, where all of this block is one pass over the data.
+    fn in_one_pass(&self, x: &Channels, shortcut: Option<&Tensor<5>>) -> Option<Then> {
         let weight = match &self.conv {
             Kernel::Conv(conv) => conv.weight.val(),
             Kernel::ConvTranspose(conv) => conv.weight.val(),
         };
-        let plain = |t: &Tensor<5>| t.dtype() == DType::F32 && !t.is_autodiff();
-        let all = x.is_f32() && !x.is_autodiff() && plain(&weight) && shortcut.is_none_or(plain);
-        all && !cost::apart()
+        if !fuses(x, &weight) || !shortcut.is_none_or(is_plain) {
+            return None;
+        }
+        let norm_act = match &self.adn {
+            Some(adn) => Some(adn.behind_convolution()?),
+            None => None,
+        };
+        Some(Then { norm_act, plus: shortcut.cloned() })
     }
 }

@@ -1,11 +1,10 @@
 //! The blocks of nnU-Net's networks (`dynamic_network_architectures`), with its state-dict names.
 
 use burn::module::Module;
-use burn::tensor::{DType, Tensor};
-use hearth_kernels::conv3d::{Channels, ConvShape, Then};
+use burn::tensor::Tensor;
+use hearth_kernels::conv3d::{Channels, ConvShape};
 
 use super::facts::Facts;
-use crate::cost;
 use crate::layers::{
     Act, Axes, ConfigError, Conv, ConvTranspose, Dropout, LayerSpec, Norm, Scope, act, norm, norm_then_act,
     residual_sum,
@@ -156,9 +155,7 @@ impl ConvUnit {
 
     /// The same for channels that may lie in two tensors.
     fn forward_of(&self, x: Channels) -> Tensor<5> {
-        let fused = x.is_f32() && !x.is_autodiff() && self.conv.weight.val().dtype() == DType::F32 && !cost::apart();
-        let y = if fused { self.conv.forward_then(x, Then::default()) } else { self.conv.forward(joined(x)) };
-        let y = self.dropout.iter().fold(y, |y, dropout| dropout.forward(y));
+        let y = self.dropout.iter().fold(self.conv.forward_of(x), |y, dropout| dropout.forward(y));
         norm_then_act(&self.norm, &self.nonlin, y)
     }
 }
@@ -236,19 +233,13 @@ impl UNetDecoder {
         let steps = self.stages.iter().zip(self.transpconvs.iter()).zip(self.seg_layers.iter());
         for ((stack, up), head) in steps {
             let Some(skip) = skips.pop() else { break };
-            x = stack.forward_of(Channels::Two(raised(up, x), skip));
+            x = stack.forward_of(Channels::Two(up.forward_of(Channels::One(x)), skip));
             if all || skips.is_empty() {
                 outputs.insert(0, head.forward(x.clone()));
             }
         }
         outputs
     }
-}
-
-/// Outside training the transposed convolution, too, runs in f32 without a graph.
-fn raised(up: &ConvTranspose, x: Tensor<5>) -> Tensor<5> {
-    let plain = !x.is_autodiff() && x.dtype() == DType::F32 && up.weight.val().dtype() == DType::F32;
-    if plain && !cost::apart() { up.forward_then(Channels::One(x), Then::default()) } else { up.forward(x) }
 }
 
 /// The further keys of a parameter: every unit holds its layers twice, and the decoder holds the

@@ -264,9 +264,7 @@ impl Work<'_> {
             }
         }
     }
-}
 
-impl Work<'_> {
     /// Writes a row of whole squares, whose first channel begins at `start`, as it is turned.
     fn turn_into(&self, mixed: &[f32], start: usize, lanes: usize, count: usize) {
         let volume = self.walk.output.iter().product::<usize>();
