@@ -66,6 +66,7 @@ mod layout;
 pub mod linear;
 pub mod math;
 pub mod memory;
+mod moments;
 pub mod normalize;
 pub mod philox;
 mod place;

@@ -68,7 +68,7 @@ fn of_group<'a>(behind: &Behind<'a>, group: usize, channels: usize) -> Behind<'a
         offset: part(e.offset),
         slope: if e.slope.len() == 1 { e.slope } else { part(e.slope) },
     });
-    Behind { bias: behind.bias.map(part), epilogue, plus: behind.plus }
+    Behind { bias: behind.bias.map(part), epilogue, plus: behind.plus, moments: None }
 }
 
 /// The weight gradient by groups, from `run`, which does one group of one image; images are added

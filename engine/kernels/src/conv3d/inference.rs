@@ -5,7 +5,7 @@
 use burn::tensor::{DType, Tensor};
 
 use super::{ConvShape, conv_transpose3d, conv3d};
-use crate::normalize::{self, Slope};
+use crate::normalize::{self, Over, Slope};
 use crate::rectify::rectified_sum;
 
 /// The input of a convolution, `[B, I, X, Y, Z]`.
@@ -53,16 +53,34 @@ impl Channels {
     }
 }
 
-/// A norm with given statistics and an activation, after a convolution: `act(scale x + offset)` by
-/// channel.
+/// A norm and an activation after a convolution.
 #[derive(Clone, Debug)]
 pub struct NormAct {
-    /// `[O]`
-    pub scale: Tensor<1>,
-    /// `[O]`
-    pub offset: Tensor<1>,
+    /// The norm.
+    pub norm: NormBehind,
     /// Of the activation.
     pub slope: Slope,
+}
+
+/// A norm after a convolution, `O` channels.
+#[derive(Clone, Debug)]
+pub enum NormBehind {
+    /// One whose statistics are known, a batch norm outside training: `scale x + offset` by channel.
+    Given {
+        /// `[O]`
+        scale: Tensor<1>,
+        /// `[O]`
+        offset: Tensor<1>,
+    },
+    /// One of the outputs' own statistics, by item and group of channels.
+    OfGroups {
+        /// `O` is divisible by it; `None` for as many groups as channels, an instance norm.
+        groups: Option<usize>,
+        /// Weight and bias, `[O]` each.
+        affine: Option<(Tensor<1>, Tensor<1>)>,
+        /// Added to the variance.
+        eps: f64,
+    },
 }
 
 /// What follows a convolution, in this order.
@@ -77,7 +95,13 @@ pub struct Then {
 impl Then {
     fn apply(self, y: Tensor<5>) -> Tensor<5> {
         let y = match self.norm_act {
-            Some(NormAct { scale, offset, slope }) => normalize::scale(y, scale, offset, &slope),
+            Some(NormAct { norm: NormBehind::Given { scale, offset }, slope }) => {
+                normalize::scale(y, scale, offset, &slope)
+            }
+            Some(NormAct { norm: NormBehind::OfGroups { groups, affine, eps }, slope }) => {
+                let over = Over::Groups(groups.unwrap_or(y.dims()[1]));
+                normalize::normalize(y, affine, &slope, over, eps).output
+            }
             None => y,
         };
         match self.plus {
@@ -119,16 +143,19 @@ pub fn conv_transpose3d_then(
 /// The fused pass. Everything that it does not support returns `None` and runs, or fails, operation
 /// by operation.
 mod cpu {
+    use std::sync::OnceLock;
+
     use burn::backend::{Flex, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
-    use super::{Channels, ConvShape, NormAct, Then};
+    use super::{Channels, ConvShape, NormAct, NormBehind, Then};
     use crate::conv3d::blocked::{Behind, Epilogue, Loops, Source};
     use crate::conv3d::cpu;
     use crate::conv3d::geometry::{self, Geometry};
     use crate::flex::{floats, has_floats, with};
     use crate::host;
-    use crate::normalize::Slope;
+    use crate::normalize::{self, Over, Slope};
+    use crate::rectify::rectified_sum;
 
     /// Dimensions of the input; `None` where it is in a graph, not f32 on the CPU, or two parts
     /// do not fit each other.
@@ -179,14 +206,21 @@ mod cpu {
         })
     }
 
-    /// Scales, offsets and slopes as values.
-    fn values(behind: &NormAct) -> Option<[Vec<f32>; 3]> {
+    /// Scales, offsets and slopes as values; `None` where they are elsewhere, or do not fit.
+    fn values(behind: &NormAct, channels: usize) -> Option<[Vec<f32>; 3]> {
         let read = |values: &Tensor<1>| host::read(values, <[f32]>::to_vec);
         let slope = match &behind.slope {
             Slope::Fixed(slope) => vec![*slope as f32],
             Slope::Learned(slope) => read(slope)?,
         };
-        Some([read(&behind.scale)?, read(&behind.offset)?, slope])
+        let [scale, offset] = match &behind.norm {
+            NormBehind::Given { scale, offset } => [read(scale)?, read(offset)?],
+            NormBehind::OfGroups { groups: Some(groups), .. } if !channels.is_multiple_of(*groups) => return None,
+            NormBehind::OfGroups { affine: Some((weight, bias)), .. } => [read(weight)?, read(bias)?],
+            NormBehind::OfGroups { affine: None, .. } => [vec![1.0; channels], vec![0.0; channels]],
+        };
+        let fits = [scale.len(), offset.len()] == [channels; 2] && [1, channels].contains(&slope.len());
+        fits.then_some([scale, offset, slope])
     }
 
     fn flex(t: &Tensor<5>) -> Option<FloatTensor<Flex>> {
@@ -210,27 +244,32 @@ mod cpu {
             None => None,
         };
         let norm_act = match &then.norm_act {
-            Some(behind) => {
-                let [scale, offset, slope] = values(behind)?;
-                let fits = [scale.len(), offset.len()] == [channels; 2] && [1, channels].contains(&slope.len());
-                Some(fits.then_some([scale, offset, slope])?)
-            }
+            Some(behind) => Some((&behind.norm, values(behind, channels)?)),
             None => None,
         };
-        let epilogue = norm_act.as_ref().map(|[scale, offset, slope]| Epilogue { scale, offset, slope });
+        let mut behind = Behind { bias: bias.as_deref(), ..Behind::default() };
+        let found = OnceLock::new();
+        match &norm_act {
+            Some((NormBehind::Given { .. }, [scale, offset, slope])) => {
+                behind.epilogue = Some(Epilogue { scale, offset, slope });
+            }
+            Some((NormBehind::OfGroups { .. }, _)) => behind.moments = Some(&found),
+            None => {}
+        }
         let dims = [g.batch, channels, size[0], size[1], size[2]];
         let weight = flex(weight)?;
-        let behind = Behind { bias: bias.as_deref(), epilogue, plus: None };
-        let plus = match &then.plus {
+        let mut plus = match &then.plus {
             Some(plus) if plus.dims() == dims => Some(flex(plus)?),
             Some(_) => return None,
             None => None,
         };
+        // Statistics are of the outputs before anything is added to them.
+        let after = if behind.moments.is_some() { plus.take() } else { None };
         let of = |source: Source<'_>, w: &[f32]| match plus {
             Some(plus) => with([plus], |[plus]| sums(source, w, Behind { plus: Some(plus), ..behind })),
             None => sums(source, w, behind),
         };
-        let out = match x {
+        let mut out = match x {
             Channels::One(x) => with([flex(x)?, weight], |[x, w]| of(x.into(), w)),
             // Two parts of several groups would not divide as the groups do.
             Channels::Two(..) if g.groups > 1 => return None,
@@ -239,6 +278,15 @@ mod cpu {
                 with([flex(x)?, flex(y)?, weight], |[x, y, w]| of(Source::two(x, y, split), w))
             }
         };
-        Some(Tensor::from_primitive::<Flex>(floats(out, dims)))
+        if let Some((NormBehind::OfGroups { groups, eps, .. }, [weight, bias, slope])) = &norm_act {
+            let (volume, over) = (size.iter().product(), Over::Groups(groups.unwrap_or(channels)));
+            let shape = normalize::Shape { batch: g.batch, channels, volume, over, eps: *eps };
+            normalize::in_place_of(&mut out, found.get().map(Vec::as_slice), [weight, bias, slope], &shape);
+        }
+        let y = Tensor::from_primitive::<Flex>(floats(out, dims));
+        Some(match after {
+            Some(plus) => rectified_sum(y, Tensor::from_primitive::<Flex>(plus), 1.0),
+            None => y,
+        })
     }
 }

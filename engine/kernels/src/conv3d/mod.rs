@@ -34,7 +34,7 @@ mod winograd;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Tensor, module};
 
-pub use inference::{Channels, NormAct, Then, conv_transpose3d_then, conv3d_then};
+pub use inference::{Channels, NormAct, NormBehind, Then, conv_transpose3d_then, conv3d_then};
 pub use winograd::{as_part_of, plain_sums};
 
 /// Stride, padding, dilation and groups of a convolution; padding is the same at both ends of an

@@ -12,9 +12,11 @@ use super::geometry::Geometry;
 use super::pairs;
 use super::winograd;
 use super::winograd::tests::of_fewer_products;
-use super::{Channels, ConvShape, NormAct, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
+use super::{
+    Channels, ConvShape, NormAct, NormBehind, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then,
+};
 use crate::counter_rng::Key;
-use crate::normalize::{Slope, scale};
+use crate::normalize::{Over, Slope, normalize, scale};
 
 /// Values in [-1, 1), the same for a key on every machine.
 pub fn values(key: u64, count: usize) -> Vec<f32> {
@@ -410,6 +412,14 @@ fn an_empty_batch_gives_an_empty_output() {
     assert_eq!(y.expect("no panic"), [0, 2, 3, 3, 3]);
 }
 
+/// A norm behind a convolution.
+#[derive(Debug)]
+enum Norm {
+    Given,
+    /// How many groups, and whether it has a weight and a bias.
+    Groups(Option<usize>, bool),
+}
+
 #[test]
 fn what_is_around_a_convolution_is_as_its_parts_are() {
     let device = Device::flex();
@@ -428,33 +438,49 @@ fn what_is_around_a_convolution_is_as_its_parts_are() {
         ([8, 0], 7, 1, 1),
         ([5, 3], 8, 1, 1),
         ([16, 4], 18, 1, 1),
+        ([16, 4], 32, 1, 1),
+        ([1, 0], 16, 1, 1),
+        ([6, 0], 16, 1, 2),
     ] {
         let per_channel = |seed: usize| -> Vec<f32> { (0..output).map(|i| ((i + seed) as f32 * 1.7).sin()).collect() };
-        let behind = NormAct {
-            scale: small(&per_channel(1)),
-            offset: small(&per_channel(2)),
-            slope: Slope::Learned(small(&per_channel(3))),
+        let [scales, offsets] = [1, 2].map(|seed| small(&per_channel(seed)));
+        let slope = Slope::Learned(small(&per_channel(3)));
+        let behind = |norm: &Norm| match norm {
+            Norm::Given => NormBehind::Given { scale: scales.clone(), offset: offsets.clone() },
+            Norm::Groups(groups, affine) => {
+                let affine = affine.then(|| (scales.clone(), offsets.clone()));
+                NormBehind::OfGroups { groups: *groups, affine, eps: 1e-5 }
+            }
         };
         let shape = ConvShape { padding: [1; 3], stride: [stride; 3], groups, ..ConvShape::default() };
         let bias = Some(small(&per_channel(4)));
-        let [first, second] = [tensor(1, [2, input[0], 7, 6, 9], &device), tensor(5, [2, input[1], 7, 6, 9], &device)];
+        // Rows of whole registers, too.
+        let width = if output % 16 == 0 { 16 * stride } else { 9 };
+        let [first, second] =
+            [tensor(1, [2, input[0], 7, 6, width], &device), tensor(5, [2, input[1], 7, 6, width], &device)];
         let x = match input {
             [_, 0] => Channels::One(first),
             // The second one is a view.
             _ => Channels::Two(first, second.swap_dims(2, 3).clone().swap_dims(2, 3)),
         };
         let channels = input[0] + input[1];
-        for (norm, sum) in [(true, false), (false, true), (true, true), (false, false)] {
-            let what = format!("{input:?} to {output} in {groups}, stride {stride}, norm {norm}, sum {sum}");
+        let half = (output % 2 == 0).then_some(Norm::Groups(Some(2), true));
+        let norms = [None, Some(Norm::Given), Some(Norm::Groups(None, true)), Some(Norm::Groups(None, false)), half];
+        for (norm, sum) in norms.iter().flat_map(|norm| [(norm, false), (norm, true)]) {
+            let what = format!("{input:?} to {output} in {groups}, stride {stride}, norm {norm:?}, sum {sum}");
             let then = |shape: [usize; 5]| Then {
-                norm_act: norm.then(|| behind.clone()),
+                norm_act: norm.as_ref().map(|norm| NormAct { norm: behind(norm), slope: slope.clone() }),
                 plus: sum.then(|| tensor(6, shape, &device)),
             };
             let after = |mut y: Tensor<5>| {
                 let plus = tensor(6, y.dims(), &device);
-                if norm {
-                    y = scale(y, behind.scale.clone(), behind.offset.clone(), &behind.slope);
-                }
+                y = match norm.as_ref().map(&behind) {
+                    Some(NormBehind::Given { scale: by, offset }) => scale(y, by, offset, &slope),
+                    Some(NormBehind::OfGroups { groups, affine, eps }) => {
+                        normalize(y, affine, &slope, Over::Groups(groups.unwrap_or(output)), eps).output
+                    }
+                    None => y,
+                };
                 if sum { y + plus } else { y }
             };
             let weight = tensor(2, [output, channels / groups, 3, 3, 3], &device);
@@ -470,6 +496,38 @@ fn what_is_around_a_convolution_is_as_its_parts_are() {
                 conv_transpose3d_then(x.clone(), weight, bias.clone(), shape, [stride - 1; 3], then_of),
                 parts,
             );
+        }
+    }
+}
+
+#[test]
+fn the_outputs_own_statistics_are_those_of_all_values_also_far_from_zero() {
+    let device = Device::flex();
+    // Tiles that reach beyond the output, rows of whole registers and others, one part of rows and several.
+    for (output, size) in [(16, [9, 10, 16]), (24, [8, 8, 21]), (40, [5, 7, 150])] {
+        for centre in [0.0_f32, 300.0] {
+            let [dx, dy, dz] = size;
+            let (x, weight) = (tensor(1, [2, 8, dx, dy, dz], &device), tensor(2, [output, 8, 3, 3, 3], &device));
+            let bias = Some(Tensor::full([output], centre, &device));
+            let shape = ConvShape { padding: [1; 3], ..ConvShape::default() };
+            let plain = conv3d(x.clone(), weight.clone(), bias.clone(), shape).into_data();
+            let norm = NormBehind::OfGroups { groups: None, affine: None, eps: 1e-5 };
+            let then = Then { norm_act: Some(NormAct { norm, slope: Slope::Fixed(0.5) }), plus: None };
+            let normed = conv3d_then(Channels::One(x), weight, bias, shape, then).into_data();
+            let (plain, normed) = (plain.as_slice::<f32>().expect("f32"), normed.as_slice::<f32>().expect("f32"));
+            for (plane, (plain, normed)) in plain.chunks(dx * dy * dz).zip(normed.chunks(dx * dy * dz)).enumerate() {
+                let count = plain.len() as f64;
+                let mean = plain.iter().map(|v| f64::from(*v)).sum::<f64>() / count;
+                let variance = plain.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / count;
+                for (plain, normed) in plain.iter().zip(normed) {
+                    let z = (f64::from(*plain) - mean) / (variance + 1e-5).sqrt();
+                    let expected = if z > 0.0 { z } else { 0.5 * z };
+                    // Values near 300 are 3e-5 apart.
+                    let allowed = if centre == 0.0 { 5e-6 } else { 5e-5 };
+                    let apart = (f64::from(*normed) - expected).abs();
+                    assert!(apart < allowed, "{output} {size:?} {centre}, plane {plane}: {normed} for {expected}");
+                }
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use burn::tensor::DType;
 use super::ops::NormalizeOps;
 use super::shape::Shape;
 use crate::flex::{floats, with};
+use crate::moments::Moments;
 use crate::precision::{Precision, by_precision, filled, read, tensor, with_values, write};
 use crate::ranges::kernel;
 use crate::simd::widest;
@@ -67,30 +68,6 @@ impl NormalizeOps for Flex {
                 (tensor(dx, dims), floats(dw, [channels]), floats(db, [channels]), floats(ds, [slopes]))
             })
         })
-    }
-}
-
-/// Number, mean and sum of squared deviations.
-#[derive(Clone, Copy, Default)]
-struct Moments {
-    count: f64,
-    mean: f64,
-    squares: f64,
-}
-
-impl Moments {
-    /// The moments of both (Chan et al., 1979).
-    fn and(self, other: Moments) -> Moments {
-        let count = self.count + other.count;
-        if count == 0.0 {
-            return self;
-        }
-        let apart = other.mean - self.mean;
-        Moments {
-            count,
-            mean: self.mean + apart * other.count / count,
-            squares: self.squares + other.squares + apart * apart * self.count * other.count / count,
-        }
     }
 }
 
@@ -164,6 +141,21 @@ fn of_row<S: Precision>(row: &[S], shape: &Shape) -> Moments {
     row.chunks(shape.volume.max(1)).map(moments).fold(Moments::default(), Moments::and)
 }
 
+/// The moments of every plane.
+fn of_planes<S: Precision>(x: &[S], shape: &Shape) -> Vec<Moments> {
+    x.par_chunks(shape.volume.max(1)).with_min_len(planes_per_task(shape)).map(moments).collect()
+}
+
+/// The moments of all rows, from those of their planes.
+fn of_rows(planes: &[Moments], shape: &Shape) -> Vec<Moments> {
+    let mut rows = vec![Moments::default(); shape.rows()];
+    for (plane, part) in planes.iter().enumerate() {
+        let row = &mut rows[shape.row(plane)];
+        *row = row.and(*part);
+    }
+    rows
+}
+
 /// Mean and variance.
 fn statistics(row: Moments) -> (f32, f32) {
     (row.mean as f32, (row.squares / row.count.max(1.0)) as f32)
@@ -198,6 +190,29 @@ fn in_place(
     found.collect::<Vec<_>>().into_iter().unzip()
 }
 
+/// The same for values whose moments by plane may be known.
+pub fn in_place_of(values: &mut [f32], known: Option<&[Moments]>, [weight, bias, slope]: [&[f32]; 3], shape: &Shape) {
+    if let (None, Some(planes)) = (known, planes_of_task(shape)) {
+        in_place(values, planes, weight, bias, slope, shape);
+        return;
+    }
+    let found;
+    let known = match known {
+        Some(known) => known,
+        None => {
+            found = of_planes(values, shape);
+            &found
+        }
+    };
+    let rows: Vec<_> = of_rows(known, shape).into_iter().map(statistics).collect();
+    let planes = values.par_chunks_mut(shape.volume.max(1)).with_min_len(planes_per_task(shape)).enumerate();
+    planes.for_each(|(plane, values)| {
+        let channel = plane % shape.channels;
+        let (scale, offset) = line(weight[channel], bias[channel], rows[shape.row(plane)], shape.eps);
+        change(values, scale, offset, slope[channel % slope.len()]);
+    });
+}
+
 /// Output, means and biased variances.
 fn forward<S: Precision>(
     x: &[S],
@@ -209,13 +224,7 @@ fn forward<S: Precision>(
     if let Some(planes) = planes_of_task(shape) {
         return by_row(x, planes, weight, bias, slope, shape);
     }
-    let parts: Vec<Moments> =
-        x.par_chunks(shape.volume.max(1)).with_min_len(planes_per_task(shape)).map(moments).collect();
-    let mut rows = vec![Moments::default(); shape.rows()];
-    for (plane, part) in parts.into_iter().enumerate() {
-        let row = &mut rows[shape.row(plane)];
-        *row = row.and(part);
-    }
+    let rows = of_rows(&of_planes(x, shape), shape);
     let (mean, variance): (Vec<f32>, Vec<f32>) = rows.into_iter().map(statistics).unzip();
     let output = filled(x.len(), |out| {
         let planes = out.par_chunks_mut(shape.volume.max(1)).zip(x.par_chunks(shape.volume.max(1)));

@@ -17,6 +17,9 @@ mod tests;
 
 use burn::tensor::{DType, Tensor, activation, module};
 
+pub(crate) use cpu::in_place_of;
+pub(crate) use shape::Shape;
+
 use crate::cast::cast;
 
 /// The values that share a mean and a variance.

@@ -110,18 +110,17 @@ impl AdnOptions {
 }
 
 impl Adn {
-    /// The equivalent epilogue of a convolution outside training, where these layers are a batch
-    /// norm, an activation like ReLU, or both in this order.
+    /// The equivalent epilogue of a convolution outside training, where these layers are a norm, and
+    /// perhaps an activation like ReLU after it.
     pub(crate) fn behind_convolution(&self) -> Option<NormAct> {
         let mut layers = self.iter().filter(|layer| !matches!(layer, AdnLayer::Dropout(_)));
-        let Some(AdnLayer::Norm(Norm::Batch(norm))) = layers.next() else { return None };
+        let Some(AdnLayer::Norm(norm)) = layers.next() else { return None };
         let slope = match (layers.next(), layers.next()) {
             (None, _) => Slope::Fixed(1.0),
             (Some(AdnLayer::Act(act)), None) => act.slope()?,
             _ => return None,
         };
-        let (scale, offset) = norm.evaluation();
-        Some(NormAct { scale, offset, slope })
+        Some(norm.behind_convolution(slope))
     }
 
     /// Same shape out as in.

@@ -4,8 +4,9 @@ use burn::module::{Module, Param};
 use burn::tensor::{DType, Tensor};
 use hearth_kernels::cast;
 use hearth_kernels::conv3d::{Channels, ConvShape, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then};
+use hearth_kernels::normalize::Slope;
 
-use super::{LayerPath, Scope};
+use super::{Act, LayerPath, Norm, Scope, norm_then_act};
 use crate::cost;
 use crate::trace::{self, Op, Weight, joined};
 
@@ -92,6 +93,17 @@ impl Conv {
     /// As [`forward`](Self::forward), for channels that may lie in two tensors.
     pub(crate) fn forward_of(&self, x: Channels) -> Tensor<5> {
         if fuses(&x, &self.weight.val()) { self.forward_then(x, Then::default()) } else { self.forward(joined(x)) }
+    }
+
+    /// The convolution, a norm and an activation, for channels that may lie in two tensors.
+    pub(crate) fn forward_with(&self, x: Channels, norm: &Option<Norm>, act: &Option<Act>) -> Tensor<5> {
+        let slope = act.as_ref().map_or(Some(Slope::Fixed(1.0)), Act::slope);
+        match norm.as_ref().zip(slope) {
+            Some((norm, slope)) if fuses(&x, &self.weight.val()) => {
+                self.forward_then(x, Then { norm_act: Some(norm.behind_convolution(slope)), plus: None })
+            }
+            _ => norm_then_act(norm, act, self.forward_of(x)),
+        }
     }
 
     /// The convolution and what follows it, in the input's type.

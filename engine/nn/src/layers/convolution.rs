@@ -5,7 +5,9 @@ use burn::tensor::Tensor;
 use hearth_kernels::conv3d::{Channels, ConvShape, Then};
 
 use super::conv::{fuses, is_plain};
-use super::{Adn, AdnOptions, ConfigError, Conv, ConvTranspose, LayerPath, Scope, residual_sum};
+use super::{
+    Act, Adn, AdnOptions, ConfigError, Conv, ConvTranspose, LayerPath, Norm, Scope, norm_then_act, residual_sum,
+};
 
 /// The two kinds of convolution.
 #[derive(Module, Debug)]
@@ -131,6 +133,17 @@ impl Convolution {
         match shortcut {
             Some(shortcut) => residual_sum(x, shortcut),
             None => x,
+        }
+    }
+
+    /// The block, a norm and an activation, for channels that may lie in two tensors.
+    pub(crate) fn forward_with(&self, x: Channels, norm: &Option<Norm>, act: &Option<Act>) -> Tensor<5> {
+        match &self.conv {
+            Kernel::Conv(conv) if self.adn.is_none() => {
+                let _range = self.path.enter(0);
+                conv.forward_with(x, norm, act)
+            }
+            _ => norm_then_act(norm, act, self.forward_of(x, None)),
         }
     }
 

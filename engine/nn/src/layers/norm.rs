@@ -7,6 +7,7 @@ use std::sync::Arc;
 use burn::module::{Flag, Module, Param};
 use burn::tensor::{DType, Tensor};
 
+use hearth_kernels::conv3d::{NormAct, NormBehind};
 use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
 
 use super::{Act, ConfigError, LayerPath, LayerSpec, Scope, SyncedNorms, relu};
@@ -322,6 +323,23 @@ impl Norm {
                 known: "batch, syncbatch, instance, instance_nvfuser, group",
             }),
         }
+    }
+
+    /// The norm, and an activation of this slope, as the epilogue of a convolution outside training.
+    pub(crate) fn behind_convolution(&self, slope: Slope) -> NormAct {
+        let norm = match self {
+            Norm::Batch(norm) => {
+                let (scale, offset) = norm.evaluation();
+                NormBehind::Given { scale, offset }
+            }
+            Norm::Instance(InstanceNorm { weight, bias, eps, .. }) => {
+                NormBehind::OfGroups { groups: None, affine: affine(weight, bias), eps: *eps }
+            }
+            Norm::Group(GroupNorm { weight, bias, groups, eps, .. }) => {
+                NormBehind::OfGroups { groups: Some(*groups), affine: affine(weight, bias), eps: *eps }
+            }
+        };
+        NormAct { norm, slope }
     }
 
     /// Same shape out as in.

@@ -12,8 +12,8 @@ use super::Network;
 use super::defaults::{affine_instance, leaky_relu, one};
 use super::facts::{Facts, by_facts};
 use crate::layers::{
-    Act, AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutSpec, Init, LayerSpec, Norm, Optional,
-    Scope, act, norm, norm_then_act, residual_sum, resize,
+    Act, AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutSpec, Init, LayerSpec, Norm, Scope,
+    act, norm, residual_sum, resize,
 };
 use crate::named::Named;
 
@@ -203,9 +203,9 @@ impl UnetBlock {
         if !self.residual {
             return self.forward_of(Channels::One(x));
         }
-        let out = self.norm2.apply(self.convolved(self.conv1.forward(x.clone())));
+        let out = self.normed(Channels::One(x.clone()), &None);
         let shortcut = match &self.conv3 {
-            Some(conv) => self.norm3.apply(conv.forward(x)),
+            Some(conv) => conv.forward_with(Channels::One(x), &self.norm3, &None),
             None => x,
         };
         match &self.lrelu {
@@ -216,12 +216,13 @@ impl UnetBlock {
 
     /// Without a shortcut, for channels that may lie in two tensors.
     fn forward_of(&self, x: Channels) -> Tensor<5> {
-        norm_then_act(&self.norm2, &self.lrelu, self.convolved(self.conv1.forward_of(x, None)))
+        self.normed(x, &self.lrelu)
     }
 
-    /// From the first convolution's output to the second's.
-    fn convolved(&self, first: Tensor<5>) -> Tensor<5> {
-        self.conv2.forward(norm_then_act(&self.norm1, &self.lrelu, first))
+    /// Both convolutions with their norms; `last` follows the second.
+    fn normed(&self, x: Channels, last: &Option<Act>) -> Tensor<5> {
+        let first = self.conv1.forward_with(x, &self.norm1, &self.lrelu);
+        self.conv2.forward_with(Channels::One(first), &self.norm2, last)
     }
 }
 

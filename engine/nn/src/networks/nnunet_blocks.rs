@@ -155,8 +155,10 @@ impl ConvUnit {
 
     /// The same for channels that may lie in two tensors.
     fn forward_of(&self, x: Channels) -> Tensor<5> {
-        let y = self.dropout.iter().fold(self.conv.forward_of(x), |y, dropout| dropout.forward(y));
-        norm_then_act(&self.norm, &self.nonlin, y)
+        match &self.dropout {
+            None => self.conv.forward_with(x, &self.norm, &self.nonlin),
+            Some(dropout) => norm_then_act(&self.norm, &self.nonlin, dropout.forward(self.conv.forward_of(x))),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
-use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::conv3d::{Channels, ConvShape};
 use hearth_kernels::pool3d::PoolShape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{known_channels, spatial, untrained};
 use super::resnet_block::{BlockOptions, ResNetBlock, ResNetBlockKind, ShortcutType};
 use super::{Network, ShapeError};
-use crate::layers::{
-    Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Pool, Scope, norm_then_act, per_axis,
-};
+use crate::layers::{Act, Axes, ConfigError, Conv, Init, LayerSpec, Linear, Norm, Pool, Scope, per_axis};
 use crate::named::Named;
 
 /// How to build a [`ResNet`]: MONAI's parameters and defaults.
@@ -313,7 +311,7 @@ impl ResNet {
     }
 
     fn first_maps(&self, x: Tensor<5>) -> Tensor<5> {
-        norm_then_act(&self.bn1, &self.act, self.conv1.forward(x))
+        self.conv1.forward_with(Channels::One(x), &self.bn1, &self.act)
     }
 
     /// Their size for an input of this size.

@@ -3,6 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
+use hearth_kernels::conv3d::Channels;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -183,9 +184,8 @@ impl ResBlock {
     }
 
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let out = self.conv1.forward(norm_then_act(&self.norm1, &self.act, x.clone()));
-        let out = self.conv2.forward(norm_then_act(&self.norm2, &self.act, out));
-        residual_sum(out, x)
+        let out = Channels::One(norm_then_act(&self.norm1, &self.act, x.clone()));
+        residual_sum(self.conv2.forward(self.conv1.forward_with(out, &self.norm2, &self.act)), x)
     }
 }
 

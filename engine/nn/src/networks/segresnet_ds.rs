@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use derive_setters::Setters;
-use hearth_kernels::conv3d::ConvShape;
+use hearth_kernels::conv3d::{Channels, ConvShape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -263,9 +263,8 @@ struct SegResBlock {
 
 impl SegResBlock {
     fn forward(&self, x: Tensor<5>) -> Tensor<5> {
-        let out = self.conv1.forward(norm_then_act(&self.norm1, &self.act1, x.clone()));
-        let out = self.conv2.forward(norm_then_act(&self.norm2, &self.act2, out));
-        residual_sum(out, x)
+        let out = Channels::One(norm_then_act(&self.norm1, &self.act1, x.clone()));
+        residual_sum(self.conv2.forward(self.conv1.forward_with(out, &self.norm2, &self.act2)), x)
     }
 }
 

@@ -14,6 +14,7 @@
 use std::sync::LazyLock;
 
 use crate::lanes::{Lanes, Portable};
+use crate::moments::OfLanes;
 
 use super::WIDTH;
 use super::plan::RUN;
@@ -65,6 +66,12 @@ pub type Transpose = unsafe fn(from: *const f32, from_step: usize, to: *mut f32,
 /// The two have `count` values, and `to` has space for as many of both.
 pub type InTurn = unsafe fn(rows: [*const f32; 2], count: usize, to: *mut f32);
 
+/// Adds a row of outputs to the moments of its lanes.
+///
+/// # Safety
+/// As for [`OfLanes::add`].
+pub type OfRow = unsafe fn(of: &mut OfLanes, row: *const f32, step: usize, count: usize);
+
 /// The loops for one number of registers of lanes.
 pub struct Table {
     /// The most outputs of a row of a tile.
@@ -97,6 +104,7 @@ pub struct Kernels {
     shared: Table,
     pub transpose: Transpose,
     pub in_turn: InTurn,
+    pub moments: OfRow,
 }
 
 impl Kernels {
@@ -403,12 +411,19 @@ macro_rules! kernels {
                 unsafe { super::in_turn::<$lanes>(rows, count, to) }
             }
 
+            $(#[$feature])?
+            unsafe fn moments(of: &mut OfLanes, row: *const f32, step: usize, count: usize) {
+                // SAFETY: as above.
+                unsafe { of.add::<$lanes>(row, step, count) }
+            }
+
             pub const KERNELS: Kernels = Kernels {
                 vectors: $vectors,
                 whole: [table!(1, 1, [$($p1)*] [$($b1)*]), table!(1, 2, [$($p2)*] [$($b2)*])],
                 shared: table!(2, 1, [$($ps)*] [$($bs)*]),
                 transpose,
                 in_turn,
+                moments,
             };
         }
     };

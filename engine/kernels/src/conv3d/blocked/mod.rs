@@ -16,7 +16,9 @@ pub mod position_tile;
 
 pub use few_weights::weight_gradient as weight_gradient_of_few;
 pub use many_weights::weight_gradient as weight_gradient_of_many;
-pub use outputs::{Along, Behind, Chunk, Epilogue, Source, Weight, chunks_of_channels, outputs, turn, write_whole};
+pub use outputs::{
+    Along, Behind, Chunk, Epilogue, Source, Weight, chunks_of_channels, outputs, turn, turn_into, write_whole,
+};
 pub use plan::{Plan, RUN};
 
 use super::winograd::transform::{Every, TRANSFORMS};

@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
 use super::pack::{self, Block, Pitch};
 use super::plan::{Plan, RUN, RowGroup};
 use super::{Loops, WIDTH};
+use crate::moments::Moments;
 use crate::shared::Shared;
 use crate::simd::widest;
 
@@ -154,6 +156,9 @@ pub struct Behind<'a> {
     pub epilogue: Option<Epilogue<'a>>,
     /// As large as the output.
     pub plus: Option<&'a [f32]>,
+    /// Where the moments of each channel of each image go, for a norm of the outputs' own statistics; only
+    /// with nothing but a bias, and left empty where the loops do not come by them.
+    pub moments: Option<&'a OnceLock<Vec<Moments>>>,
 }
 
 impl Behind<'_> {
@@ -395,7 +400,11 @@ impl Work<'_> {
             let pass = from..(from + pass).min(all);
             let all = &mut sums[..pass.len() * columns * per_column];
             match self.along {
-                Along::Channels => all.chunks_exact_mut(lanes).for_each(|sum| sum.copy_from_slice(bias)),
+                Along::Channels => {
+                    // Whole registers: a copy of any length would be a call for each.
+                    let registers = bias.as_chunks::<WIDTH>().0.iter().cycle();
+                    all.as_chunks_mut::<WIDTH>().0.iter_mut().zip(registers).for_each(|(sum, bias)| *sum = *bias);
+                }
                 Along::Positions => all.chunks_exact_mut(padded).zip(bias.iter().cycle()).for_each(|(s, b)| s.fill(*b)),
             }
             for part in &self.steps {
@@ -488,6 +497,15 @@ impl Work<'_> {
     ) {
         let per_column = sums.len() / group.columns.len();
         let padded = per_column / lanes;
+        let [depth, height, width] = self.plan.output;
+        let whole = self.along == Along::Channels && first + lanes <= self.plan.lanes && self.behind.is_bias();
+        if whole && self.plan.step[2] == 1 && group.columns.len() == 1 && [width, group.columns[0].count] == [padded; 2]
+        {
+            let (row, channel) = ((x * height + y) * width, image * self.plan.lanes + first);
+            let volume = depth * height * width;
+            turn_into(self.loops, sums, self.out, channel * volume + row, volume, [lanes, width]);
+            return;
+        }
         let rows = if self.along == Along::Positions {
             sums
         } else {
@@ -507,7 +525,6 @@ impl Work<'_> {
             );
         }
         let rows = &*rows;
-        let [depth, height, width] = self.plan.output;
         for lane in 0..lanes.min(self.plan.lanes - first) {
             let channel = image * self.plan.lanes + first + lane;
             let start = ((channel * depth + x) * height + y) * width;
@@ -534,6 +551,21 @@ pub fn turn(loops: Loops<'_>, sums: &[f32], rows: &mut [f32], lanes: usize, padd
             assert!(from.len() >= 15 * lanes + WIDTH && to.len() >= 15 * padded + WIDTH, "a whole square");
             // SAFETY: the assertion says that both squares lie within their buffers.
             unsafe { (loops.channels.transpose)(from.as_ptr(), lanes, to.as_mut_ptr(), padded) };
+        }
+    }
+}
+
+/// The same for whole squares whose channels are written where they belong, `volume` values apart from `start`
+/// on. No other task may write to this part of these channels.
+pub fn turn_into(loops: Loops<'_>, sums: &[f32], out: Shared, start: usize, volume: usize, [lanes, count]: [usize; 2]) {
+    for channel in (0..lanes).step_by(WIDTH) {
+        let to = out.rows(start + channel * volume, volume, [WIDTH, count]);
+        for position in (0..count).step_by(WIDTH) {
+            let from = &sums[position * lanes + channel..];
+            assert!(from.len() >= 15 * lanes + WIDTH, "a whole square");
+            // SAFETY: the assertion says that the square lies within its buffer; this part of
+            // this row of these channels lies within the output, and belongs to this task.
+            unsafe { (loops.channels.transpose)(from.as_ptr(), lanes, to.add(position), volume) };
         }
     }
 }

@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
-use super::super::blocked::{Behind, Chunk, Loops, Source, WIDTH, Weight, chunks_of_channels, turn, write_whole};
+use super::super::blocked::{
+    Behind, Chunk, Loops, Source, WIDTH, Weight, chunks_of_channels, turn, turn_into, write_whole,
+};
 use super::taps::{self, TAPS, Taps};
 use super::tiles::{Bundle, SHARING, Walk, apart};
 use super::transform::Transforms;
+use crate::moments::{Moments, OfLanes};
 use crate::shared::Shared;
 use crate::simd::widest;
 
@@ -22,6 +25,9 @@ const SUMS: usize = 64 << 10;
 
 /// The most rows of outputs of a tile.
 const MOST_ROWS: usize = 16;
+
+/// The most registers of a chunk's lanes.
+const MOST_VECTORS: usize = 2;
 
 thread_local! {
     /// Packed values, sums and rows of a task, kept for the next one.
@@ -43,6 +49,8 @@ struct Work<'a> {
     offsets: Vec<usize>,
     behind: Behind<'a>,
     out: Shared,
+    /// Where moments are wanted: means and sums of squared deviations, `[bundle][2][lane]`.
+    moments: Option<Shared>,
 }
 
 /// The sums of `walk` over `source` (`[images, channels, ...]`) with their epilogue: `[images,
@@ -66,7 +74,24 @@ pub fn outputs(
     let offsets = (0..walk.channels).map(|c| c * walk.pitch()).collect();
     let biases = chunks.iter().map(|chunk| of_lanes(behind.bias, *chunk, walk.sharing)).collect();
     let transforms = loops.transforms.of(walk.kind);
-    let work = Work { loops, transforms, walk, source, chunks, weights, biases, offsets, behind, out: shared };
+    let all = walk.bundles();
+    let wanted = behind.moments.filter(|_| walk.sharing == 1);
+    let parts = wanted.map_or(0, |_| all * 2 * walk.lanes);
+    let mut moments: Vec<f32> = Vec::with_capacity(parts);
+    let of_bundles = wanted.map(|_| Shared::new(&mut moments.spare_capacity_mut()[..parts]));
+    let work = Work {
+        loops,
+        transforms,
+        walk,
+        source,
+        chunks,
+        weights,
+        biases,
+        offsets,
+        behind,
+        out: shared,
+        moments: of_bundles,
+    };
 
     let (lanes, components) =
         (work.chunks.iter().map(|chunk| chunk.lanes).max().unwrap_or(WIDTH), walk.kind.components());
@@ -75,15 +100,14 @@ pub fn outputs(
     // The same number of tasks for every thread: one where reading weights dominates, otherwise at
     // least two.
     let threads = rayon::current_num_threads();
-    let all = walk.bundles();
     let heavy = walk.lanes * walk.taps * threads > all * walk.pitch();
     let rounds = all.div_ceil(fitting).div_ceil(threads).max(if heavy { 1 } else { 2 });
     let each = all.div_ceil(rounds * threads);
     let odd = AtomicBool::new(false);
     (0..all.div_ceil(each)).into_par_iter().for_each(|task| {
         let here = task * each..((task + 1) * each).min(all);
-        let bundles: Vec<Bundle> = here.map(|index| walk.bundle(index)).collect();
-        if !SCRATCH.with_borrow_mut(|scratch| work.task(&bundles, pass, scratch)) {
+        let bundles: Vec<Bundle> = here.clone().map(|index| walk.bundle(index)).collect();
+        if !SCRATCH.with_borrow_mut(|scratch| work.task(&bundles, here.start, pass, scratch)) {
             odd.store(true, Ordering::Relaxed);
         }
     });
@@ -91,9 +115,43 @@ pub fn outputs(
         return None;
     }
     // SAFETY: the tiles cover every output of every image and channel once, and no task has stopped
-    // early.
-    unsafe { out.set_len(count) };
+    // early. Each has written the moments of all lanes of its bundles.
+    unsafe {
+        out.set_len(count);
+        moments.set_len(parts);
+    }
+    if let Some(wanted) = wanted {
+        wanted.get_or_init(|| put_together(walk, images, &moments));
+    }
     Some(out)
+}
+
+/// The moments of each channel of each image, from those of the bundles, in their order.
+fn put_together(walk: &Walk, images: usize, of_bundles: &[f32]) -> Vec<Moments> {
+    let lanes = walk.lanes;
+    let mut all = vec![Moments::default(); images * lanes];
+    let bundles = || {
+        of_bundles.chunks_exact(2 * lanes).enumerate().map(|(index, part)| {
+            let bundle = walk.bundle(index);
+            let rows = (0..walk.kind.outputs()).filter_map(|row| walk.row_of_output(&bundle, 0, row)).count();
+            let image = bundle.tiles[0].map_or(0, |tile| tile.image);
+            (image * lanes..(image + 1) * lanes, (rows * bundle.columns.len()) as f64, part.split_at(lanes))
+        })
+    };
+    for (channels, count, (means, _)) in bundles() {
+        for (all, mean) in all[channels].iter_mut().zip(means) {
+            all.count += count;
+            all.mean += count * f64::from(*mean);
+        }
+    }
+    all.iter_mut().for_each(|all| all.mean /= all.count);
+    for (channels, count, (means, squares)) in bundles() {
+        for ((all, mean), squares) in all[channels].iter_mut().zip(means).zip(squares) {
+            let apart = f64::from(*mean) - all.mean;
+            all.squares += f64::from(*squares) + count * apart * apart;
+        }
+    }
+    all
 }
 
 /// The bias of each lane of a chunk, whose channels have `sharing` lanes each; zeros where there is
@@ -141,9 +199,9 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
 }
 
 impl Work<'_> {
-    /// Some bundles, all output channels; false, with nothing done, where a value of the source is
-    /// not finite.
-    fn task(&self, bundles: &[Bundle], pass: usize, [packed, sums, rows]: &mut [Vec<f32>; 3]) -> bool {
+    /// Some bundles, the first of which has this number, all output channels; false, with nothing done,
+    /// where a value of the source is not finite.
+    fn task(&self, bundles: &[Bundle], number: usize, pass: usize, [packed, sums, rows]: &mut [Vec<f32>; 3]) -> bool {
         let walk = self.walk;
         let (volume, component) = (walk.source.iter().product(), walk.component(walk.channels));
         grow(packed, bundles.len() * walk.kind.components() * component);
@@ -156,12 +214,15 @@ impl Work<'_> {
         }
         for chunk in 0..self.chunks.len() {
             let mut packed = packed.as_slice();
+            let mut numbers = number..;
             for bundles in bundles.chunks(pass) {
                 let here;
                 (here, packed) = packed.split_at(bundles.len() * walk.kind.components() * component);
                 self.products(chunk, bundles, here, sums);
-                for (bundle, sums) in bundles.iter().zip(sums.chunks_exact(self.sums(chunk))) {
-                    self.write(chunk, bundle, sums, rows);
+                for ((bundle, sums), number) in
+                    bundles.iter().zip(sums.chunks_exact(self.sums(chunk))).zip(&mut numbers)
+                {
+                    self.write(chunk, (number, bundle), sums, rows);
                 }
             }
         }
@@ -209,7 +270,7 @@ impl Work<'_> {
     }
 
     /// Writes the rows of the tiles of a bundle to the output, channel by channel.
-    fn write(&self, chunk: usize, bundle: &Bundle, sums: &[f32], rows: &mut Vec<f32>) {
+    fn write(&self, chunk: usize, (number, bundle): (usize, &Bundle), sums: &[f32], rows: &mut Vec<f32>) {
         let (walk, Chunk { first, lanes }) = (self.walk, self.chunks[chunk]);
         let (count, volume) = (bundle.columns.len(), walk.output.iter().product::<usize>());
         // Whole squares of sixteen outputs, as the transposition reads them.
@@ -224,12 +285,28 @@ impl Work<'_> {
             let (from, bias) = (sums.as_ptr(), &self.biases[chunk]);
             (self.transforms.outputs)(from, walk.sums(lanes), count, bias, mixed.as_mut_ptr(), each);
         }
-        if count == padded && walk.sharing == 1 && first + lanes <= walk.lanes && self.behind.is_bias() {
+        let straight = count == padded && walk.sharing == 1 && first + lanes <= walk.lanes && self.behind.is_bias();
+        if straight || self.moments.is_some() {
+            let mut of_lanes = [OfLanes::NONE; MOST_VECTORS];
             for (index, mixed) in mixed.chunks_exact(each).enumerate() {
                 let Some((image, place)) = walk.row_of_output(bundle, 0, index) else { continue };
-                self.turn_into(mixed, (image * walk.lanes + first) * volume + place, lanes, count);
+                if self.moments.is_some() {
+                    for (vector, moments) in of_lanes.iter_mut().enumerate().take(lanes / WIDTH) {
+                        // SAFETY: a row has `count` times `lanes` values.
+                        unsafe {
+                            (self.loops.channels.moments)(moments, mixed[vector * WIDTH..].as_ptr(), lanes, count)
+                        }
+                    }
+                }
+                if straight {
+                    let start = (image * walk.lanes + first) * volume + place;
+                    turn_into(self.loops, mixed, self.out, start, volume, [lanes, count]);
+                }
             }
-            return;
+            self.write_moments(self.chunks[chunk], number, count, &of_lanes);
+            if straight {
+                return;
+            }
         }
         for (mixed, row) in mixed.chunks_exact(each).zip(rows.chunks_exact_mut(each)) {
             turn(self.loops, mixed, row, lanes, padded);
@@ -265,17 +342,16 @@ impl Work<'_> {
         }
     }
 
-    /// Writes a row of whole squares, whose first channel begins at `start`, as it is turned.
-    fn turn_into(&self, mixed: &[f32], start: usize, lanes: usize, count: usize) {
-        let volume = self.walk.output.iter().product::<usize>();
-        for channel in (0..lanes).step_by(WIDTH) {
-            let to = self.out.rows(start + channel * volume, volume, [WIDTH, count]);
-            for position in (0..count).step_by(WIDTH) {
-                let from = &mixed[position * lanes + channel..];
-                assert!(from.len() >= 15 * lanes + WIDTH, "a whole square");
-                // SAFETY: the assertion says that the square lies within its buffer; this part of
-                // this row of these channels lies within the output, and belongs to this task.
-                unsafe { (self.loops.channels.transpose)(from.as_ptr(), lanes, to.add(position), volume) };
+    /// Writes the moments of a bundle's outputs, whose rows have `count` positions.
+    fn write_moments(&self, chunk: Chunk, number: usize, count: usize, of_lanes: &[OfLanes; MOST_VECTORS]) {
+        let Some(moments) = self.moments else { return };
+        let lanes = self.walk.lanes;
+        for (lane, of_lanes) in (chunk.first..lanes.min(chunk.first + chunk.lanes)).step_by(WIDTH).zip(of_lanes) {
+            for (nth, values) in of_lanes.all(count).iter().enumerate() {
+                let here = WIDTH.min(lanes - lane);
+                // SAFETY: these lanes of this bundle belong to this task alone.
+                let to = unsafe { moments.part((2 * number + nth) * lanes + lane, here) };
+                to.write_copy_of_slice(&values[..here]);
             }
         }
     }
