@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Blocks of up to a few hundred kilobytes come from the system's allocator, which is configured to
 /// keep them as well (by default glibc maps and clears each one anew).
 ///
-/// The memory held in large blocks, used or not, never exceeds the peak use by more than [`slack`].
+/// The memory held in large blocks, used or not, never exceeds the peak use by more than [`slack`]; where it is limited
+/// ([`limit_to`]), free blocks are given back from seven eighths of the limit on.
 /// This works on Linux only; elsewhere it is the system's allocator.
 ///
 /// ```
@@ -51,6 +52,13 @@ pub use owners::{no_owners, owners, owns};
 /// told.
 pub fn limit_to(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
+}
+
+/// The most bytes of large blocks that are held where some of them are free: small blocks, the program and what a
+/// system keeps of files need the rest.
+#[cfg(target_os = "linux")]
+fn limit_of_held() -> usize {
+    LIMIT.load(Ordering::Relaxed) / 8 * 7
 }
 
 /// Bytes of the large blocks that this process uses now: volumes, activations, weights. 0 where
@@ -337,7 +345,7 @@ mod kept {
             return (super::failed::noted(std::ptr::null_mut(), size), true);
         }
         let most = state.most.max(used);
-        let room = most.saturating_add(slack(most)) - used;
+        let room = most.saturating_add(slack(most)).min(super::limit_of_held()).saturating_sub(used);
         state.shrink(room, BLOCKS);
         drop(state);
         let mut block = map(size);

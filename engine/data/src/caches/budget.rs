@@ -70,7 +70,7 @@ mod tests {
     use crate::Progress;
 
     fn run(device: Device, free: Option<u64>) -> CacheRun {
-        CacheRun { device, progress: Progress::None, whole: false, free, ranks_here: 1 }
+        CacheRun { device, progress: Progress::None, whole: false, free, beside: 0, ranks_here: 1 }
     }
 
     #[test]

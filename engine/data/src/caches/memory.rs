@@ -66,6 +66,7 @@ impl MemoryCache {
             storage: self.storage,
             progress: run.progress,
             limit: self.budget().bytes(run),
+            beside: run.beside.saturating_mul(run.ranks_here.max(1) as u64),
             ..CacheOptions::default()
         }
     }

@@ -42,6 +42,8 @@ pub struct CacheOptions {
     pub progress: Progress,
     /// Bytes the cache may use; by default 9/10 of the free memory (for a cache in host memory).
     pub limit: Option<u64>,
+    /// Bytes of host memory that the training takes beside the cache, which `auto` leaves free.
+    pub beside: u64,
 }
 
 impl Default for CacheOptions {
@@ -58,6 +60,7 @@ impl Default for CacheOptions {
             pool: CachePool::default(),
             progress: Progress::None,
             limit: None,
+            beside: 0,
         }
     }
 }
@@ -108,7 +111,8 @@ impl CacheDataset {
         });
         let slots = (0..count).map(|_| OnceLock::new()).collect();
         let limit = limit.unwrap_or(u64::MAX);
-        let (left, spare) = (AtomicU64::new(limit), AtomicU64::new(0));
+        let beside = if options.auto && on_host { options.beside } else { 0 };
+        let (left, spare) = (AtomicU64::new(limit), AtomicU64::new(beside));
         let dataset = CacheDataset { cases, options, keys, slots, limit, left, spare };
         if !dataset.options.runtime {
             dataset.fill()?;
@@ -161,7 +165,7 @@ impl CacheDataset {
     }
 
     /// From now on as much memory stays free as preparing the first case took, for each thread that prepares
-    /// cases and once for the training that follows. `before` is what the process had in memory before that
+    /// cases and once for the training that follows, and what its steps take. `before` is what the process had in memory before that
     /// case, and the most that it ever had.
     ///
     /// The limit of a cache that takes what fits is a share of what is free; where that is little, a few
@@ -175,7 +179,8 @@ impl CacheDataset {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
         };
-        self.spare.store(one.saturating_mul(threads as u64 + 1), Ordering::Relaxed);
+        let preparing = one.saturating_mul(threads as u64 + 1);
+        self.spare.store(preparing.saturating_add(self.options.beside), Ordering::Relaxed);
     }
 
     /// Whether a cache that takes what fits is full.

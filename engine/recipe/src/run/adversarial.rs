@@ -109,11 +109,11 @@ pub fn gan_trainer(
 ) -> Outcome<GanTrainer<AnyNetwork, AnyNetwork>> {
     let cases = Cases::open(data, &plan.recipe)?;
     let generator = plan.starting_network(from)?;
-    check_training(plan, &generator)?;
+    let beside = check_training(plan, &generator)?;
     // Before the work begins.
     let discriminator = judge(plan, &generator)?;
     notice!("{}: {} images train, on {}", cases.name, cases.training.len(), hearth_train::device::name(&plan.device));
-    let loader = training_loader(plan, parts::training(plan, cases.training, ranks)?)?;
+    let loader = training_loader(plan, parts::training(plan, cases.training, ranks)?, beside)?;
     gan_trainer_over(plan, generator, discriminator, loader, ranks)
 }
 

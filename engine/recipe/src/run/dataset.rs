@@ -20,7 +20,9 @@ pub enum Use {
 }
 
 /// What the recipe's cache needs to know of the run.
-pub fn cache_run(plan: &Plan, what: Use) -> CacheRun {
+///
+/// `beside` are bytes of host memory that the training takes itself.
+pub fn cache_run(plan: &Plan, what: Use, beside: u64) -> CacheRun {
     // Asked again for the validation: what the training's cases took is no longer free.
     let on_device = plan.recipe.data.cache.on_device();
     let free = if on_device { device::memory(&plan.device).map(|memory| memory.free) } else { None };
@@ -29,13 +31,20 @@ pub fn cache_run(plan: &Plan, what: Use) -> CacheRun {
         progress: plan.progress,
         whole: what == Use::Validation,
         free,
+        beside,
         ranks_here: plan.ranks_here,
     }
 }
 
-/// The cases behind a pipeline, and filled.
-pub fn dataset(plan: &Plan, items: Vec<Item>, pipeline: Arc<Pipeline>, what: Use) -> Outcome<Arc<dyn Dataset>> {
-    let run = cache_run(plan, what);
+/// The cases behind a pipeline, and filled; `beside` is as for [`cache_run`].
+pub fn dataset(
+    plan: &Plan,
+    items: Vec<Item>,
+    pipeline: Arc<Pipeline>,
+    what: Use,
+    beside: u64,
+) -> Outcome<Arc<dyn Dataset>> {
+    let run = cache_run(plan, what, beside);
     let before = memory::in_use();
     let name = if what == Use::Training { "training" } else { "validation" };
     let made = plan.recipe.data.cache.dataset(items, pipeline, &run);

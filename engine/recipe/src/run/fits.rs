@@ -21,6 +21,9 @@ use crate::recipe::{Node, Output};
 /// again in the backward pass.
 const HELD: f64 = 0.25;
 
+/// The part that it usually holds at most.
+const USUALLY: f64 = 0.5;
+
 /// Crops whose layers are counted have about this length.
 const COUNTED: usize = 32;
 
@@ -58,11 +61,12 @@ impl Limit {
     }
 }
 
-/// Fails where a step, or the windows of a validation, cannot fit.
+/// Fails where a step, or the windows of a validation, cannot fit; otherwise the bytes of host memory that a
+/// step takes about, 0 where a card trains.
 ///
 /// # Errors
 /// What takes more than there is, with the figure, the limit and the key to change.
-pub fn check_training(plan: &Plan, network: &AnyNetwork) -> Outcome {
+pub fn check_training(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
     check_steps(plan, &plan.training)?;
     check_steps(plan, &plan.validation)?;
     check_windows(plan, network)?;
@@ -93,8 +97,8 @@ fn check_steps(plan: &Plan, chain: &Pipeline) -> Outcome {
 }
 
 /// The crops of a batch, and what the network holds for them.
-fn check_batch(plan: &Plan, network: &AnyNetwork) -> Outcome {
-    let Some(crop) = plan.crop(network.spatial_dims()) else { return Ok(()) };
+fn check_batch(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
+    let Some(crop) = plan.crop(network.spatial_dims()) else { return Ok(0) };
     let size = crop.map(|length| length as i64);
     let voxels = voxels(&size, 3);
     let (of_case, cases) = (crops_of_a_case(plan), plan.recipe.training.batch_size as f64);
@@ -109,14 +113,13 @@ fn check_batch(plan: &Plan, network: &AnyNetwork) -> Outcome {
     };
     refuse(&Limit::of_host(), input, "")?;
     if plan.recipe.learns().generates() {
-        return Ok(());
+        return Ok(0);
     }
     let device = Limit::of_device(plan);
     refuse(&device, 4.0 * voxels * channels(plan, network), " with predictions")?;
-    match layers(network, crop) {
-        Some(bytes) => refuse(&device, HELD * bytes, " with what the network's layers make of them"),
-        None => Ok(()),
-    }
+    let Some(bytes) = layers(network, crop) else { return Ok(0) };
+    refuse(&device, HELD * bytes, " with what the network's layers make of them")?;
+    Ok(if plan.on_processor { (USUALLY * bytes * of_case * cases) as u64 } else { 0 })
 }
 
 /// Bytes of the results of all layers for a crop, from those for a smaller one; `None` where the network

@@ -16,7 +16,7 @@ use crate::error::{At, Outcome};
 /// What the caches would take, what they may take, and what fits; or what is wrong with a first case.
 pub fn check_caches(plan: &Plan, cases: &Cases) -> Outcome {
     let cache = &plan.recipe.data.cache;
-    let Some(limit) = cache.limit(&cache_run(plan, Use::Training)) else { return Ok(()) };
+    let Some(limit) = cache.limit(&cache_run(plan, Use::Training, 0)) else { return Ok(()) };
     let narrow = match cache.storage() {
         Storage::F32 => 1,
         // Labels take a byte.

@@ -343,16 +343,16 @@ fn trainer_of_rank(
     known_labels::check(plan, &[&cases.training[..], &cases.validation].concat())?;
     known_labels::warn_of_empty(plan, &cases.training);
     let network = plan.starting_network(from)?;
-    check_training(plan, &network)?;
+    let beside = check_training(plan, &network)?;
     // Several ranks cache parts of the cases, and check those as they begin.
     if ranks.is_none() {
         check_caches(plan, &cases)?;
     }
     notice!("{}: {}, on {}", cases.name, cases.counts(), device::name(&plan.device));
     let part = parts::training(plan, cases.training, ranks)?;
-    let loader = training_loader(plan, part)?;
+    let loader = training_loader(plan, part, beside)?;
     let own = parts::evaluated(&cases.validation, ranks);
-    let validation = dataset(plan, own, plan.validation.clone(), Use::Validation)?;
+    let validation = dataset(plan, own, plan.validation.clone(), Use::Validation, beside)?;
     let mut trainer = trainer_over(plan, network, loader, ranks)?;
     let single = LoaderOptions { batch_size: 1, seed: recipe.training.seed, ..LoaderOptions::default() };
     let loader = DataLoader::new(validation, single)?;
@@ -395,10 +395,12 @@ pub(super) fn note_weights<'a>(networks: impl IntoIterator<Item = &'a AnyNetwork
     memory::owns("weights", values * size_of::<f32>());
 }
 
-/// The training cases behind their pipeline, caches filled, in their order.
-pub(super) fn training_loader(plan: &Plan, part: parts::TrainingPart) -> Outcome<DataLoader> {
+/// The training cases behind their pipeline, caches filled, in their order. The training takes `beside` bytes of host
+/// memory itself.
+pub(super) fn training_loader(plan: &Plan, part: parts::TrainingPart, beside: u64) -> Outcome<DataLoader> {
     let parts::TrainingPart { items, sampler } = part;
-    let loader = DataLoader::new(dataset(plan, items, plan.training.clone(), Use::Training)?, loader_options(plan))?;
+    let cases = dataset(plan, items, plan.training.clone(), Use::Training, beside)?;
+    let loader = DataLoader::new(cases, loader_options(plan))?;
     let loader = match sampler {
         Some(sampler) => loader.with_sampler(sampler),
         None => loader,
