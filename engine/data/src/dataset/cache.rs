@@ -149,8 +149,11 @@ impl CacheDataset {
         let (before, peak) = (hearth_machine::resident(), hearth_machine::peak_resident());
         let first = self.keep(0)?;
         let Some(first) = first else {
-            let limit = readable(self.limit);
-            self.options.progress.say(&format!("cache: {limit} hold no case, so all are computed at each access"));
+            let why = match self.spare.load(Ordering::Relaxed) {
+                0 => format!("{} hold no case", readable(self.limit)),
+                beside => format!("no case fits beside the {} that the training takes", readable(beside)),
+            };
+            self.options.progress.say(&format!("cache: {why}, so all are computed at each access"));
             return Ok(());
         };
         if self.options.auto && self.on_host() {

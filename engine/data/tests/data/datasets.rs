@@ -167,6 +167,13 @@ fn as_many_as_fit_are_kept_and_the_rest_streamed() {
     let none = CacheOptions { auto: true, limit: Some(10), ..CacheOptions::default() };
     let none = CacheDataset::new(items.clone(), seeded(pipeline(), 7), none).expect("none fits");
     assert_eq!((none.cached(), none.bytes()), (0, 0));
+    // What the training takes is left free: here all there is.
+    for runtime in [false, true] {
+        let none = CacheOptions { auto: true, beside: u64::MAX, runtime, ..CacheOptions::default() };
+        let none = CacheDataset::new(items.clone(), seeded(pipeline(), 7), none).expect("none fits");
+        assert_eq!(contents(&none, 0..2), contents(&all, 0..2));
+        assert_eq!((none.cached(), none.bytes()), (0, 0));
+    }
     let narrow = CacheOptions { storage: Storage::Exact, ..CacheOptions::default() };
     let narrow = CacheDataset::new(items, seeded(pipeline(), 7), narrow).expect("it fits");
     assert!(narrow.bytes() * 2 < all.bytes(), "{} of {} bytes", narrow.bytes(), all.bytes());
