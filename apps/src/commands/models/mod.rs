@@ -54,7 +54,10 @@ pub fn run(args: &Args) -> Outcome {
         Action::Info(args) => stored::info(args)?,
         Action::Remove(args) => stored::remove(args)?,
         Action::List { json: true, .. } => out!("{}", serde_json::to_string_pretty(&listed()?)?),
-        Action::List { json: false, .. } => list()?,
+        Action::List { json: false, store, .. } => {
+            list()?;
+            stored::tell_of(store);
+        }
         Action::Describe(args) => describe::run(args)?,
         Action::Table => out!("{}", page::text()?.trim_end()),
     }

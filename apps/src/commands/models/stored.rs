@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_package::Package;
 use hearth_recipe::store::{ModelKind, ModelStore, StoredModel};
+use hearth_registry::counted;
 use serde_json::{Value, json};
 
 use crate::commands::package::{describe as describe_package, facts as of_package};
@@ -154,6 +155,15 @@ pub fn list(json: bool, store: &StoreArgs) -> Outcome {
     });
     table::lines(&columns, &rows.collect::<Vec<_>>()).iter().for_each(|line| out!("{line}"));
     Ok(())
+}
+
+/// Says how many models are stored, if any, where the networks are listed.
+pub fn tell_of(store: &StoreArgs) {
+    // A store that cannot be read is told where it is asked for.
+    let count = store.open().ok().and_then(|store| store.all().ok()).map_or(0, |models| models.len());
+    if count > 0 {
+        note!("{} trained and stored: hearth models list --stored", counted(count, "model"));
+    }
 }
 
 /// Prints what is known of a model.

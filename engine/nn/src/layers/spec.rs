@@ -1,8 +1,8 @@
 //! How a layer is specified: a name, or a name and arguments, as in MONAI's factories.
 
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::ConfigError;
@@ -112,13 +112,33 @@ pub(crate) fn in_space(spatial_dims: usize, number: usize) -> [usize; 3] {
 }
 
 /// One number for all axes, or one per axis.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a whole number, or one for each axis")]
+#[derive(Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
 pub enum Axes<T = usize> {
     /// The same on every axis.
     All(T),
     /// One per spatial axis.
     Each(Vec<T>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Axes<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either<T> {
+            All(T),
+            Each(Vec<T>),
+        }
+        match Either::deserialize(from) {
+            Ok(Either::All(value)) => Ok(Axes::All(value)),
+            Ok(Either::Each(values)) => Ok(Axes::Each(values)),
+            Err(_) => {
+                let counts = ["usize", "u64", "u32", "i64", "i32"].contains(&std::any::type_name::<T>());
+                let whole = if counts { "whole " } else { "" };
+                Err(D::Error::custom(format!("expected a {whole}number, or one for each axis")))
+            }
+        }
+    }
 }
 
 /// As it is written in a recipe: errors show it.

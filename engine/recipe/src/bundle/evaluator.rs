@@ -462,5 +462,5 @@ pub(super) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> 
     if is(component, &["SimpleInferer"]) {
         return Ok(Box::new(SimpleInferer {}));
     }
-    registry.build(&table(component, entry.name, &DEVICES, false)?).map_err(|error| fault(component, error.text()))
+    registry.build(&table(component, entry.name, &DEVICES, false)?).map_err(|error| fault(component, error.to_string()))
 }

@@ -60,7 +60,7 @@ impl Measure {
         };
         let without = ["output_transform", "save_details", "device", "skip_unrolling"];
         let metric = Registry::<dyn Metric>::new().build(&table(component, ours, &without, false)?);
-        let metric = metric.map_err(|error| fault(component, error.text()))?;
+        let metric = metric.map_err(|error| fault(component, error.to_string()))?;
         Ok(Measure { name, keys, metric })
     }
 

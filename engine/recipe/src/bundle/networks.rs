@@ -45,7 +45,7 @@ pub(super) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
             table.insert(key, node(&list).unwrap_or_else(Node::empty));
         }
     }
-    let built = registry.build(&table).map_err(|error| fault(component, error.text()))?;
+    let built = registry.build(&table).map_err(|error| fault(component, error.to_string()))?;
     Ok((built, table))
 }
 
@@ -84,7 +84,7 @@ impl Networks {
     pub fn get(&mut self, component: &Component, device: &Device) -> Outcome<&AnyNetwork> {
         if !self.built.contains_key(&component.id) {
             let (spec, table) = spec(component)?;
-            let network = spec.init(device, 0).map_err(|error| fault(component, error.in_table(&table).text()))?;
+            let network = spec.init(device, 0).map_err(|error| fault(component, error.in_table(&table).to_string()))?;
             self.built.insert(component.id.clone(), network.valid());
         }
         match self.built.get(&component.id) {

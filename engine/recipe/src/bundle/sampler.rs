@@ -41,7 +41,7 @@ pub(super) fn scheduler(component: &Component) -> Result<Box<dyn NoiseScheduler>
     let Some(entry) = registry.find(component.name()) else {
         return Err(fault(component, "is a noise scheduler that is not here"));
     };
-    registry.build(&table(component, entry.name, &[], false)?).map_err(|error| fault(component, error.text()))
+    registry.build(&table(component, entry.name, &[], false)?).map_err(|error| fault(component, error.to_string()))
 }
 
 /// A network of a class, by its place and name among the arguments of a call.

@@ -75,7 +75,20 @@ fn a_bundle_runs_and_nothing_of_before_is_replaced() -> Tested {
 #[test]
 fn what_a_config_lacks_is_named_at_once() -> Tested {
     type Change = fn(&mut Value);
-    let table: [(Change, &[&str]); 20] = [
+    fn inferer(config: &mut Value, option: &str, value: Value) {
+        let mut inferer = json!({"_target_": "SlidingWindowInferer", "roi_size": [32, 32]});
+        inferer[option] = value;
+        config["evaluator"]["inferer"] = inferer;
+    }
+    let table: [(Change, &[&str]); 22] = [
+        (
+            |c| inferer(c, "overlap", "half".into()),
+            &["SlidingWindowInferer", "overlap: expected a number, or one for each axis"],
+        ),
+        (
+            |c| inferer(c, "roi_size", json!([1.5, 2])),
+            &["SlidingWindowInferer", "roi_size: expected a whole number, or one for each axis"],
+        ),
         (|c| c["network_def"]["_target_"] = "HoVerNet".into(), &["network_def", "HoVerNet", "not here"]),
         (|c| c["network_def"]["featurez"] = 3.into(), &["network_def", "featurez"]),
         (|c| c["data"] = "$json.load(open('no.json'))".into(), &["data", "json"]),

@@ -254,7 +254,7 @@ fn is_to_rgb(text: &str) -> bool {
 }
 
 fn build(component: &Component, table: &Node) -> Result<Box<dyn Transform>, Fault> {
-    Registry::<dyn Transform>::new().build(table).map_err(|error| fault(component, error.text()))
+    Registry::<dyn Transform>::new().build(table).map_err(|error| fault(component, error.to_string()))
 }
 
 fn registered(
