@@ -87,7 +87,7 @@ pub struct CacheRun {
     pub whole: bool,
     /// Bytes that the device has free, where that is known.
     pub free: Option<u64>,
-    /// Bytes of host memory that the training takes beside the cache, counted from below; of one rank.
+    /// Bytes of host memory that the training takes beside the cache, an estimate; of one rank.
     pub beside: u64,
     /// Ranks on this machine, which share its memory; 1 where there is one process.
     pub ranks_here: usize,

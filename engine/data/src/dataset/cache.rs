@@ -168,8 +168,8 @@ impl CacheDataset {
     }
 
     /// From now on as much memory stays free as preparing the first case took, for each thread that prepares
-    /// cases and once for the training that follows, and what its steps take. `before` is what the process had in memory before that
-    /// case, and the most that it ever had.
+    /// cases and once for the training that follows, and what its steps take. `before` is what the process had
+    /// in memory before that case, and the most that it ever had.
     ///
     /// The limit of a cache that takes what fits is a share of what is free; where that is little, a few
     /// cases in work are more than the rest.
