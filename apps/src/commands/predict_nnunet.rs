@@ -47,9 +47,12 @@ pub struct NnunetArgs {
     #[arg(long, value_name = "CLASS", num_args = 1..)]
     pub roi_subset: Vec<String>,
     /// Of a folder of several models: also write NAME_statistics.json, the volume in mm³ and the mean
-    /// intensity of each class
+    /// intensity of each class; 0 for classes within 3 voxels of the image's border, which may cut them
     #[arg(long)]
     pub statistics: bool,
+    /// With --statistics: measure classes near the image's border, too
+    #[arg(long, requires = "statistics")]
+    pub stats_include_incomplete: bool,
 }
 
 impl NnunetArgs {

@@ -66,7 +66,7 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         }
         let mut said = Said::new(args.files.json);
         let mut spent = Value::Null;
-        let predicted = predict(&opened, task, &outputs, &mut said, &mut spent);
+        let predicted = predict(args, &opened, task, &outputs, &mut said, &mut spent);
         said.end_of(&task.name, json!(task.image.display().to_string()), spent, predicted.as_ref().err());
         if let Err(failure) = predicted {
             done.fail(place, task.name.clone(), &failure);
@@ -124,7 +124,7 @@ fn tasks(args: &Args, opened: &TotalSegmentator) -> Outcome<(Outputs, Vec<Task>)
         let facts = std::fs::metadata(&image).while_doing(|| format!("cannot read {}", image.display()))?;
         let changed = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
         let key = json!({"file": [facts.len(), changed.map(|at| at.as_millis() as u64)], "models": models,
-            "classes": opened.names().values().collect::<Vec<_>>()});
+            "classes": opened.names().values().collect::<Vec<_>>(), "incomplete": args.nnunet.stats_include_incomplete});
         let mut all = [Some(&labels), statistics.as_ref()].into_iter().flatten();
         let same = record_of(&labels).is_some_and(|record| record["result_of"] == key);
         if same && !args.files.overwrite && all.clone().all(|path| path.is_file() && written_by(path, COMMAND)) {
@@ -142,7 +142,14 @@ fn tasks(args: &Args, opened: &TotalSegmentator) -> Outcome<(Outputs, Vec<Task>)
     Ok((outputs, tasks))
 }
 
-fn predict(opened: &TotalSegmentator, task: &Task, outputs: &Outputs, said: &mut Said, spent: &mut Value) -> Outcome {
+fn predict(
+    args: &Args,
+    opened: &TotalSegmentator,
+    task: &Task,
+    outputs: &Outputs,
+    said: &mut Said,
+    spent: &mut Value,
+) -> Outcome {
     let Task { image, name, labels, statistics, key } = task;
     let start = Instant::now();
     let found = opened.predict(image)?;
@@ -158,9 +165,16 @@ fn predict(opened: &TotalSegmentator, task: &Task, outputs: &Outputs, said: &mut
     outputs.record(labels, facts.clone())?;
     said.file("labels", labels);
     if let Some(path) = statistics {
-        crate::folders::replace(path, serde_json::to_string_pretty(found.statistics())? + "\n")?;
+        let incomplete = args.nnunet.stats_include_incomplete;
+        crate::folders::replace(path, serde_json::to_string_pretty(&found.statistics(incomplete))? + "\n")?;
         outputs.record(path, facts)?;
         said.file("statistics", path);
+        let cut = found.incomplete().count();
+        if cut > 0 && !incomplete {
+            let (found, verb) = (counted(cut, "structure"), if cut == 1 { "is" } else { "are" });
+            let what = "near the image's border, and may be cut: 0 in the statistics";
+            note!("{name}: {found} {verb} {what} (--stats-include-incomplete measures all)");
+        }
     }
     *spent = json!({ "predict": predicting, "write": start.elapsed().as_secs_f64() - predicting });
     note!("{name}: {}", seconds(start.elapsed().as_secs_f64()));

@@ -143,6 +143,43 @@ fn resampling_is_that_of_totalsegmentator() {
     assert!(replayed >= 2, "{replayed} cases");
 }
 
+/// TotalSegmentator's own pass with five small models: its labels and its statistics.
+#[test]
+fn a_pass_of_five_models_is_that_of_totalsegmentator() {
+    use hearth_recipe::nnunet::{NnunetOptions, TotalSegmentator};
+
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/nnunet/totalsegmentator");
+    let pass = folder.join("pass");
+    let opened = TotalSegmentator::open(&pass.join("weights"), &[], None, &NnunetOptions::default())
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((opened.models().count(), opened.names().len()), (5, 117));
+    let found = opened.predict(&folder.join("lps_3mm/image.nii.gz")).unwrap_or_else(|error| panic!("{error}"));
+    let dir = tempfile::tempdir().expect("a folder");
+    let written = dir.path().join("labels.nii.gz");
+    found.write(&written).expect("written");
+    let [found_labels, labels, ambiguous] = [written, pass.join("labels.nii.gz"), pass.join("ambiguous.nii.gz")]
+        .map(|path| hearth_data::nifti::read_nifti_values(path).expect("labels").1);
+    assert_eq!((found_labels.len(), labels.len()), (30 * 24 * 20, 30 * 24 * 20));
+    let differing = found_labels.iter().zip(&labels).zip(&ambiguous).filter(|((a, b), _)| a != b);
+    let (near, far): (Vec<_>, Vec<_>) = differing.partition(|(_, tie)| **tie > 0.0);
+    assert!(far.is_empty() && near.len() <= 5, "{} voxels differ, and {} near ties", far.len(), near.len());
+    if !near.is_empty() {
+        return;
+    }
+    for (name, incomplete) in [("statistics", false), ("statistics_incomplete", true)] {
+        let (found, recorded) = (found.statistics(incomplete), nnunet::json(&pass.join(format!("{name}.json"))));
+        let recorded = recorded.as_object().expect("classes");
+        assert_eq!(found.as_object().map(|found| found.len()), Some(recorded.len()));
+        assert!(recorded.values().any(|class| class["volume"] != 0.0), "{name}: nothing is measured");
+        for (class, expected) in recorded {
+            for what in ["volume", "intensity"] {
+                let [a, b] = [&found[class][what], &expected[what]].map(|value| value.as_f64().expect("a number"));
+                assert!((a - b).abs() <= 1e-6 * b.abs(), "{name}: {what} of {class}: {a}, recorded {b}");
+            }
+        }
+    }
+}
+
 /// A run that was exported, as nnunetv2 2.8.1 loaded it and predicted with it.
 #[test]
 fn an_exported_run_predicts_as_in_nnunet() {

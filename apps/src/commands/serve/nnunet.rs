@@ -204,7 +204,8 @@ impl Model for ServedTotal {
         let by = Authorship::new(&self.card.description).description(&self.card.name);
         let mut answer = of_file(path, request.format, &self.card.labels, series.as_ref(), &by, request.out)?;
         if request.format == Format::Json {
-            answer.facts.insert("statistics".to_owned(), found.statistics().clone());
+            answer.facts.insert("statistics".to_owned(), found.statistics(false));
+            answer.facts.insert("incomplete".to_owned(), found.incomplete().collect());
         }
         Ok(answer)
     }

@@ -19,6 +19,13 @@ const STEP: f64 = 0.5;
 /// How far two sizes of voxels may differ and still be the same, in mm.
 const SAME: f64 = 1e-3;
 
+/// A class this near to the image's border, in voxels, is taken as cut by it.
+const BORDER: usize = 3;
+
+/// Voxels of TotalSegmentator's fast models in mm, whose labels are measured before they are mapped
+/// back to the image.
+const FAST: f64 = 3.0;
+
 /// Folders of models, `Dataset291_...` and others, below one folder. Each class of each model has
 /// its own label: that of TotalSegmentator's task `total` where all names are known there, else
 /// 1, 2, ... in the order of the folders.
@@ -30,6 +37,8 @@ pub struct TotalSegmentator {
     names: BTreeMap<u16, String>,
     /// Size of the models' voxels in mm, where the image is resampled to it beforehand.
     cube: Option<f64>,
+    /// Whether all classes are those of the task `total`.
+    total: bool,
 }
 
 /// A model, and the label of each of its own labels: 0 where it is not wanted.
@@ -44,7 +53,20 @@ pub struct TotalLabels {
     /// Labels in the axes of the image.
     pub labels: Volume<u16>,
     grid: Grid,
-    statistics: Value,
+    /// In the order of the labels.
+    measures: Vec<(String, Measures)>,
+}
+
+/// What is measured of a class.
+#[derive(Debug, Default)]
+struct Measures {
+    voxels: u64,
+    /// Sum of the image's values, each truncated to a whole number.
+    sum: f64,
+    /// Volume of a voxel in mm³.
+    voxel: f64,
+    /// Whether it comes within [`BORDER`] voxels of the image's border: a part may lie outside.
+    cut: bool,
 }
 
 impl TotalLabels {
@@ -57,9 +79,24 @@ impl TotalLabels {
         self.grid.write(path, &self.labels, wide)
     }
 
-    /// Volume in mm³ and mean intensity of each class by name: `null` where there is no voxel.
-    pub fn statistics(&self) -> &Value {
-        &self.statistics
+    /// Volume in mm³ and mean intensity of each class by name, as TotalSegmentator's
+    /// `statistics.json`: 0 where there is no voxel, and 0 for a class that the image's border may
+    /// cut, unless also `incomplete` ones are wanted (its `--stats_include_incomplete`).
+    pub fn statistics(&self, incomplete: bool) -> Value {
+        let of = |(name, measures): &(String, Measures)| {
+            let (volume, intensity) = match measures {
+                Measures { voxels: 0, .. } => (0.0, 0.0),
+                Measures { cut: true, .. } if !incomplete => (0.0, 0.0),
+                Measures { voxels, sum, voxel, .. } => (*voxels as f64 * voxel, five_digits(sum / *voxels as f64)),
+            };
+            (name.clone(), json!({"volume": volume, "intensity": intensity}))
+        };
+        Value::Object(self.measures.iter().map(of).collect::<Map<String, Value>>())
+    }
+
+    /// Classes that are there and that the image's border may cut.
+    pub fn incomplete(&self) -> impl Iterator<Item = &str> {
+        self.measures.iter().filter(|(_, measures)| measures.cut).map(|(name, _)| name.as_str())
     }
 }
 
@@ -113,8 +150,9 @@ impl TotalSegmentator {
             return Err(RecipeError::new(format!("--roi-subset: {}", unknown("class", name, &all))));
         }
         let numbers = numbers(&all);
-        let total = total_classes();
-        let usual = if all.iter().all(|name| total.iter().any(|known| known == name)) { TOTAL_STEP } else { STEP };
+        let known = total_classes();
+        let total = all.iter().all(|name| known.iter().any(|known| known == name));
+        let usual = if total { TOTAL_STEP } else { STEP };
         let wanted = |name: &str| subset.is_empty() || subset.iter().any(|one| one == name);
         let count = classes.iter().filter(|(_, heads)| heads.iter().any(|(_, name)| wanted(name))).count();
         let (step_size, kept) = (step.unwrap_or(usual), options.kept / count.max(1));
@@ -140,7 +178,7 @@ impl TotalSegmentator {
         }
         let cubes: Vec<Option<u64>> = cubes.into_iter().collect();
         match cubes[..] {
-            [cube] => Ok(TotalSegmentator { parts, names, cube: cube.map(f64::from_bits) }),
+            [cube] => Ok(TotalSegmentator { parts, names, cube: cube.map(f64::from_bits), total }),
             [] => Err(RecipeError::new(format!("{} holds no model of nnU-Net", path.display()))),
             _ => {
                 let what = "its models have voxels of different sizes: move those of another task away";
@@ -184,26 +222,37 @@ impl TotalSegmentator {
                 }
             }
         }
+        let fast = self.total && self.cube.is_some_and(|cube| (cube - FAST).abs() < SAME);
+        let of_input = fast.then(|| self.measure(&merged, &input, voxels));
         let labels = if merged.shape == shape { merged } else { restored(&merged, shape) };
-        let statistics = self.measure(&labels, &volume, spacing);
-        Ok(TotalLabels { labels, grid, statistics })
+        let measures = of_input.unwrap_or_else(|| self.measure(&labels, &volume, spacing));
+        Ok(TotalLabels { labels, grid, measures })
     }
 
-    fn measure(&self, labels: &Volume<u16>, image: &Volume, spacing: Axes3<f64>) -> Value {
-        let mut sums: BTreeMap<u16, (u64, f64)> = BTreeMap::new();
-        for (label, value) in labels.data.iter().zip(&image.data).filter(|(label, _)| **label > 0) {
-            let (count, sum) = sums.entry(*label).or_default();
-            *count += 1;
-            *sum += f64::from(*value);
-        }
+    fn measure(&self, labels: &Volume<u16>, image: &Volume, spacing: Axes3<f64>) -> Vec<(String, Measures)> {
         let voxel: f64 = spacing.iter().product();
-        let of = |(label, name): (&u16, &String)| {
-            let (count, sum) = sums.get(label).copied().unwrap_or_default();
-            let mean = (count > 0).then(|| sum / count as f64);
-            (name.clone(), json!({"volume": count as f64 * voxel, "intensity": mean}))
-        };
-        Value::Object(self.names.iter().map(of).collect::<Map<String, Value>>())
+        let mut found: BTreeMap<u16, Measures> =
+            self.names.keys().map(|label| (*label, Measures { voxel, ..Measures::default() })).collect();
+        let [depth, height, width] = labels.shape;
+        let near = |at: usize, of: usize| at < BORDER || at + BORDER >= of;
+        for (row, (labels, values)) in labels.data.chunks(width.max(1)).zip(image.data.chunks(width.max(1))).enumerate()
+        {
+            let outer = near(row / height.max(1), depth) || near(row % height.max(1), height);
+            for (x, (label, value)) in labels.iter().zip(values).enumerate().filter(|(_, (label, _))| **label > 0) {
+                if let Some(measures) = found.get_mut(label) {
+                    measures.voxels += 1;
+                    measures.sum += f64::from(value.trunc());
+                    measures.cut |= outer || near(x, width);
+                }
+            }
+        }
+        self.names.iter().filter_map(|(label, name)| Some((name.clone(), found.remove(label)?))).collect()
     }
+}
+
+/// Five digits behind the point, ties to even, as numpy's `round`.
+fn five_digits(value: f64) -> f64 {
+    (value * 1e5).round_ties_even() / 1e5
 }
 
 /// The side of voxels that are cubes.
