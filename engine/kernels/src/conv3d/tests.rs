@@ -11,7 +11,7 @@ use super::few_positions::Few;
 use super::geometry::Geometry;
 use super::pairs;
 use super::winograd;
-use super::winograd::tests::of_fewer_products;
+use super::winograd::tests::{of_fewer_products, of_fewer_products_at_stride_two};
 use super::{
     Channels, ConvShape, NormAct, NormBehind, Then, conv_transpose3d, conv_transpose3d_then, conv3d, conv3d_then,
 };
@@ -70,7 +70,7 @@ fn geometries() -> Vec<Geometry> {
             });
         }
     }
-    found.extend(of_fewer_products());
+    found.extend(of_fewer_products().into_iter().chain(of_fewer_products_at_stride_two()));
     // Many weights and few outputs.
     for (input, kernel, stride, padding, dilation, [channels_in, channels_out], batch) in [
         ([2, 3, 4], [3; 3], 1, 1, 1, [48, 48], 2),

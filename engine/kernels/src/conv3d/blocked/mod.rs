@@ -13,13 +13,13 @@ mod outputs;
 pub mod pack;
 mod plan;
 pub mod position_tile;
+mod turn;
 
 pub use few_weights::weight_gradient as weight_gradient_of_few;
 pub use many_weights::weight_gradient as weight_gradient_of_many;
-pub use outputs::{
-    Along, Behind, Chunk, Epilogue, Source, Weight, chunks_of_channels, outputs, turn, turn_into, write_whole,
-};
+pub use outputs::{Along, Behind, Chunk, Epilogue, Source, Weight, chunks_of_channels, outputs};
 pub use plan::{Plan, RUN};
+pub use turn::{turn, turn_into, write_whole};
 
 use super::winograd::transform::{Every, TRANSFORMS};
 

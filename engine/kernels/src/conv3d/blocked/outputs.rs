@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use super::pack::{self, Block, Pitch};
 use super::plan::{Plan, RUN, RowGroup};
+use super::turn::{turn, turn_into, write_row};
 use super::{Loops, WIDTH};
 use crate::moments::Moments;
 use crate::shared::Shared;
@@ -95,6 +96,23 @@ impl Epilogue<'_> {
             }
         }
     }
+
+    /// The same for sums one after the other, each with the channels of a chunk, all of which are there.
+    #[inline(always)]
+    pub fn apply_to_sums(&self, Chunk { first, lanes }: Chunk, sums: &mut [f32]) {
+        let of_lanes = |values: &[f32], vector: usize| -> [f32; WIDTH] {
+            std::array::from_fn(|lane| if values.len() == 1 { values[0] } else { values[first + vector + lane] })
+        };
+        for vector in (0..lanes).step_by(WIDTH) {
+            let [scale, offset, slope] = [self.scale, self.offset, self.slope].map(|values| of_lanes(values, vector));
+            for sums in sums.chunks_exact_mut(lanes) {
+                for (lane, value) in sums[vector..][..WIDTH].iter_mut().enumerate() {
+                    let z = *value * scale[lane] + offset[lane];
+                    *value = z * if z > 0.0 { 1.0 } else { slope[lane] };
+                }
+            }
+        }
+    }
 }
 
 /// Runs of one length over a number of channels: what one call of a tile does.
@@ -159,13 +177,6 @@ pub struct Behind<'a> {
     /// Where the moments of each channel of each image go, for a norm of the outputs' own statistics; only
     /// with nothing but a bias, and left empty where the loops do not come by them.
     pub moments: Option<&'a OnceLock<Vec<Moments>>>,
-}
-
-impl Behind<'_> {
-    /// Whether nothing but a bias follows.
-    pub fn is_bias(&self) -> bool {
-        self.epilogue.is_none() && self.plus.is_none()
-    }
 }
 
 /// The sums of `plan` over `source` (`[images, channels, ...]`) with their epilogue:
@@ -498,9 +509,19 @@ impl Work<'_> {
         let per_column = sums.len() / group.columns.len();
         let padded = per_column / lanes;
         let [depth, height, width] = self.plan.output;
-        let whole = self.along == Along::Channels && first + lanes <= self.plan.lanes && self.behind.is_bias();
-        if whole && self.plan.step[2] == 1 && group.columns.len() == 1 && [width, group.columns[0].count] == [padded; 2]
+        let whole = self.along == Along::Channels && first + lanes <= self.plan.lanes && self.behind.plus.is_none();
+        if whole
+            && self.plan.step[2] == 1
+            && group.columns.len() == 1
+            && group.columns[0].count == width
+            && width >= WIDTH
         {
+            if let Some(epilogue) = self.behind.epilogue {
+                widest(
+                    #[inline(always)]
+                    || epilogue.apply_to_sums(Chunk { first, lanes }, sums),
+                );
+            }
             let (row, channel) = ((x * height + y) * width, image * self.plan.lanes + first);
             let volume = depth * height * width;
             turn_into(self.loops, sums, self.out, channel * volume + row, volume, [lanes, width]);
@@ -536,73 +557,6 @@ impl Work<'_> {
                 // SAFETY: the columns of a row cover it.
                 let written = unsafe { target.assume_init_mut() };
                 written.iter_mut().zip(&plus[start..]).for_each(|(to, value)| *to += value);
-            }
-        }
-    }
-}
-
-/// From outputs one after the other, each with its channels, to channels one after the other.
-/// `padded` outputs are whole squares.
-pub fn turn(loops: Loops<'_>, sums: &[f32], rows: &mut [f32], lanes: usize, padded: usize) {
-    for vector in (0..lanes).step_by(WIDTH) {
-        for position in (0..padded).step_by(WIDTH) {
-            let from = &sums[position * lanes + vector..];
-            let to = &mut rows[vector * padded + position..];
-            assert!(from.len() >= 15 * lanes + WIDTH && to.len() >= 15 * padded + WIDTH, "a whole square");
-            // SAFETY: the assertion says that both squares lie within their buffers.
-            unsafe { (loops.channels.transpose)(from.as_ptr(), lanes, to.as_mut_ptr(), padded) };
-        }
-    }
-}
-
-/// The same for whole squares whose channels are written where they belong, `volume` values apart from `start`
-/// on. No other task may write to this part of these channels.
-pub fn turn_into(loops: Loops<'_>, sums: &[f32], out: Shared, start: usize, volume: usize, [lanes, count]: [usize; 2]) {
-    for channel in (0..lanes).step_by(WIDTH) {
-        let to = out.rows(start + channel * volume, volume, [WIDTH, count]);
-        for position in (0..count).step_by(WIDTH) {
-            let from = &sums[position * lanes + channel..];
-            assert!(from.len() >= 15 * lanes + WIDTH, "a whole square");
-            // SAFETY: the assertion says that the square lies within its buffer; this part of
-            // this row of these channels lies within the output, and belongs to this task.
-            unsafe { (loops.channels.transpose)(from.as_ptr(), lanes, to.add(position), volume) };
-        }
-    }
-}
-
-/// Copies a row.
-pub fn write_whole(target: &mut [MaybeUninit<f32>], values: &[f32]) {
-    let (whole, rest) = values.as_chunks::<WIDTH>();
-    let (places, last) = target[..values.len()].as_chunks_mut::<WIDTH>();
-    for (to, from) in places.iter_mut().zip(whole) {
-        to.iter_mut().zip(from).for_each(|(to, from)| _ = to.write(*from));
-    }
-    last.iter_mut().zip(rest).for_each(|(to, from)| _ = to.write(*from));
-}
-
-/// The columns of one row, interleaved.
-fn write_row<'a>(
-    loops: Loops<'_>,
-    target: &mut [MaybeUninit<f32>],
-    group: &RowGroup,
-    step: usize,
-    row: impl Fn(usize) -> &'a [f32],
-) {
-    let starts = |column: usize| group.columns[column].start;
-    match group.columns.len() {
-        1 if step == 1 => write_whole(&mut target[starts(0)..], row(0)),
-        2 if step == 2 && starts(0) + starts(1) == 1 && row(0).len() == row(1).len() => {
-            let (even, odd) = if starts(0) == 0 { (row(0), row(1)) } else { (row(1), row(0)) };
-            assert!(target.len() >= 2 * even.len(), "the columns of a row fit in it");
-            // SAFETY: both rows have as many values, and there is space for all of them.
-            unsafe {
-                (loops.channels.in_turn)([even.as_ptr(), odd.as_ptr()], even.len(), target.as_mut_ptr().cast());
-            }
-        }
-        columns => {
-            for column in 0..columns {
-                let places = target[starts(column)..].iter_mut().step_by(step);
-                places.zip(row(column)).for_each(|(place, value)| _ = place.write(*value));
             }
         }
     }

@@ -222,21 +222,35 @@ impl Halves {
         let pairs = even.len().min(odd.len()).min(source.len() / 2);
         let ((even, even_rest), (odd, odd_rest)) = (even.split_at_mut(pairs), odd.split_at_mut(pairs));
         let (both, after) = source.split_at(2 * pairs);
-        // Sixteen pairs fill two of the widest registers.
-        let (sixteens, rest) = both.as_chunks::<32>();
-        let ((evens, even), (odds, odd)) = (even.as_chunks_mut::<16>(), odd.as_chunks_mut::<16>());
-        for ((both, even), odd) in sixteens.iter().zip(evens).zip(odds) {
-            for i in 0..16 {
-                even[i] = both[2 * i];
-                odd[i] = both[2 * i + 1];
-            }
-        }
-        for ((pair, even), odd) in rest.as_chunks::<2>().0.iter().zip(even).zip(odd) {
-            (*even, *odd) = (pair[0], pair[1]);
-        }
+        in_halves(both, even, odd);
         // The last value may have no neighbour.
         even_rest.iter_mut().zip(after.iter().step_by(2)).for_each(|(to, value)| *to = *value);
         odd_rest.iter_mut().zip(after.iter().skip(1).step_by(2)).for_each(|(to, value)| *to = *value);
+    }
+}
+
+/// The first of each two values, and the second.
+#[inline(always)]
+pub fn in_halves(both: &[f32], even: &mut [f32], odd: &mut [f32]) {
+    // Sixteen pairs fill two of the widest registers, eight two of half their size.
+    let (sixteens, rest) = both.as_chunks::<32>();
+    let ((evens, even), (odds, odd)) = (even.as_chunks_mut::<16>(), odd.as_chunks_mut::<16>());
+    for ((both, even), odd) in sixteens.iter().zip(evens).zip(odds) {
+        for i in 0..16 {
+            even[i] = both[2 * i];
+            odd[i] = both[2 * i + 1];
+        }
+    }
+    let (eights, rest) = rest.as_chunks::<16>();
+    let ((evens, even), (odds, odd)) = (even.as_chunks_mut::<8>(), odd.as_chunks_mut::<8>());
+    for ((both, even), odd) in eights.iter().zip(evens).zip(odds) {
+        for i in 0..8 {
+            even[i] = both[2 * i];
+            odd[i] = both[2 * i + 1];
+        }
+    }
+    for ((pair, even), odd) in rest.as_chunks::<2>().0.iter().zip(even).zip(odd) {
+        (*even, *odd) = (pair[0], pair[1]);
     }
 }
 

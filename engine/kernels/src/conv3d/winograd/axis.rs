@@ -13,6 +13,12 @@
 //! ```
 //!
 //! Six points ([`Six`]) make four sums of three taps, or two of five.
+//!
+//! A sum of three taps whose source goes on by two values from one output to the next is one of two
+//! taps over the even values, and one of a single tap over the odd ones: with two sums of two taps
+//! from three products ([`PairOfTwo`]) it takes five products in place of six, with three from four
+//! ([`PairOfThree`]) seven in place of nine. The same is true of its transpose, whose outputs are
+//! sums of two taps and of one in turn.
 
 #![expect(clippy::needless_range_loop, reason = "the indices are numbers of coefficients, the same in several arrays")]
 
@@ -20,13 +26,20 @@ use crate::lanes::Lanes;
 
 // SAFETY (all blocks below): the caller grants the instructions of this kind of lanes.
 
-/// The transforms along one axis: of `I` rows of the source, `O` rows of outputs and `K` taps.
-pub trait Axis<const I: usize, const O: usize, const K: usize> {
+/// The transforms along one axis: of `S` rows of the source, `I` components, `O` rows of outputs
+/// and `K` taps.
+pub trait Axis<const S: usize, const I: usize, const O: usize, const K: usize> {
+    /// Rows of the source from one tile to the next.
+    const STEP: usize = O;
+    /// Whether the first and the last component have a share of every row of the source, which
+    /// nothing takes away.
+    const ENDS: bool = true;
+
     /// Rows of the source become components.
     ///
     /// # Safety
     /// As for all functions here: the processor must have the instructions of this kind of lanes.
-    unsafe fn spread<L: Lanes>(d: [L; I]) -> [L; I];
+    unsafe fn spread<L: Lanes>(d: [L; S]) -> [L; I];
     /// Components become outputs.
     unsafe fn gathered<L: Lanes>(m: [L; I]) -> [L; O];
     /// Output gradients become components: `gathered` backwards.
@@ -40,7 +53,7 @@ pub trait Axis<const I: usize, const O: usize, const K: usize> {
 /// An axis along which the kernel has one tap.
 pub struct Whole;
 
-impl Axis<1, 1, 1> for Whole {
+impl Axis<1, 1, 1, 1> for Whole {
     #[inline(always)]
     unsafe fn spread<L: Lanes>(d: [L; 1]) -> [L; 1] {
         d
@@ -70,7 +83,7 @@ impl Axis<1, 1, 1> for Whole {
 /// Two outputs of three taps; the points are 0, 1, -1 and infinity.
 pub struct Four;
 
-impl Axis<4, 2, 3> for Four {
+impl Axis<4, 4, 2, 3> for Four {
     #[inline(always)]
     unsafe fn spread<L: Lanes>([a, b, c, d]: [L; 4]) -> [L; 4] {
         // SAFETY: as above.
@@ -176,7 +189,7 @@ unsafe fn from_both<L: Lanes, const N: usize>(to: &mut [L; N], [plus, minus]: [L
     }
 }
 
-impl<const O: usize, const K: usize> Axis<6, O, K> for Six {
+impl<const O: usize, const K: usize> Axis<6, 6, O, K> for Six {
     #[inline(always)]
     unsafe fn spread<L: Lanes>([a, b, c, d, e, f]: [L; 6]) -> [L; 6] {
         const SQUARES: f32 = A * A + B * B;
@@ -236,6 +249,258 @@ impl<const O: usize, const K: usize> Axis<6, O, K> for Six {
             from_both(&mut g, [a, minus_a], A, OF_A);
             from_both(&mut g, [b, minus_b], B, OF_B);
             g
+        }
+    }
+}
+
+/// `O` sums of two taps, `y[o] = d[o] g[0] + d[o + 1] g[1]`, from `N = O + 1` products.
+pub trait Pair<const N: usize, const O: usize> {
+    /// As for [`Axis`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn spread<L: Lanes>(d: [L; N]) -> [L; N];
+    unsafe fn gathered<L: Lanes>(m: [L; N]) -> [L; O];
+    unsafe fn widened<L: Lanes>(y: [L; O]) -> [L; N];
+    unsafe fn of_taps<L: Lanes>(g: [L; 2]) -> [L; N];
+    unsafe fn to_taps<L: Lanes>(m: [L; N]) -> [L; 2];
+}
+
+/// Two sums; the points are 0, -1 and infinity.
+pub struct PairOfTwo;
+
+impl Pair<3, 2> for PairOfTwo {
+    #[inline(always)]
+    unsafe fn spread<L: Lanes>([a, b, c]: [L; 3]) -> [L; 3] {
+        // SAFETY: as above.
+        unsafe { [a.sub(b), b, b.sub(c)] }
+    }
+
+    #[inline(always)]
+    unsafe fn gathered<L: Lanes>([a, b, c]: [L; 3]) -> [L; 2] {
+        // SAFETY: as above.
+        unsafe { [a.add(b), b.sub(c)] }
+    }
+
+    #[inline(always)]
+    unsafe fn widened<L: Lanes>([a, b]: [L; 2]) -> [L; 3] {
+        // SAFETY: as above.
+        unsafe { [a, a.add(b), L::zero().sub(b)] }
+    }
+
+    #[inline(always)]
+    unsafe fn of_taps<L: Lanes>([a, b]: [L; 2]) -> [L; 3] {
+        // SAFETY: as above.
+        unsafe { [a, a.add(b), b] }
+    }
+
+    #[inline(always)]
+    unsafe fn to_taps<L: Lanes>([a, b, c]: [L; 3]) -> [L; 2] {
+        // SAFETY: as above.
+        unsafe { [a.add(b), b.add(c)] }
+    }
+}
+
+/// Three sums; the points are 0, 1, -1 and infinity. Rounding errors are a little smaller than those
+/// of the plain sum; four sums, which take less, would round two to three times as far.
+pub struct PairOfThree;
+
+impl Pair<4, 3> for PairOfThree {
+    #[inline(always)]
+    unsafe fn spread<L: Lanes>([a, b, c, d]: [L; 4]) -> [L; 4] {
+        // SAFETY: as above.
+        unsafe { [a.sub(c), b.add(c), c.sub(b), d.sub(b)] }
+    }
+
+    #[inline(always)]
+    unsafe fn gathered<L: Lanes>([a, b, c, d]: [L; 4]) -> [L; 3] {
+        // SAFETY: as above.
+        unsafe {
+            let both = b.add(c);
+            [a.add(both), b.sub(c), both.add(d)]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn widened<L: Lanes>([a, b, c]: [L; 3]) -> [L; 4] {
+        // SAFETY: as above.
+        unsafe {
+            let ends = a.add(c);
+            [a, ends.add(b), ends.sub(b), c]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn of_taps<L: Lanes>([a, b]: [L; 2]) -> [L; 4] {
+        // SAFETY: as above.
+        unsafe {
+            let half = L::splat(&0.5);
+            [a, L::zero().fma(half, a.add(b)), L::zero().fma(half, a.sub(b)), b]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn to_taps<L: Lanes>([a, b, c, d]: [L; 4]) -> [L; 2] {
+        // SAFETY: as above.
+        unsafe {
+            let half = L::splat(&0.5);
+            [a.add(L::zero().fma(half, b.add(c))), d.add(L::zero().fma(half, b.sub(c)))]
+        }
+    }
+}
+
+/// The first `N` components, and the others.
+#[inline(always)]
+unsafe fn parted<L: Lanes, const I: usize, const N: usize, const O: usize>(m: [L; I]) -> ([L; N], [L; O]) {
+    const { assert!(I == N + O) };
+    // SAFETY: as above.
+    let (mut first, mut others) = unsafe { ([L::zero(); N], [L::zero(); O]) };
+    first.copy_from_slice(&m[..N]);
+    others.copy_from_slice(&m[N..]);
+    (first, others)
+}
+
+/// [`parted`] backwards.
+#[inline(always)]
+unsafe fn joined<L: Lanes, const I: usize, const N: usize, const O: usize>(first: [L; N], others: [L; O]) -> [L; I] {
+    const { assert!(I == N + O) };
+    // SAFETY: as above.
+    let mut m = unsafe { [L::zero(); I] };
+    m[..N].copy_from_slice(&first);
+    m[N..].copy_from_slice(&others);
+    m
+}
+
+/// The sum of some registers.
+#[inline(always)]
+unsafe fn sum<L: Lanes, const O: usize>(values: [L; O]) -> L {
+    let mut sum = values[0];
+    for value in &values[1..] {
+        // SAFETY: as above.
+        sum = unsafe { sum.add(*value) };
+    }
+    sum
+}
+
+/// Three taps, and two values of the source from one output to the next. The last components are
+/// products of the middle tap.
+pub struct Strided<P, const N: usize>(P);
+
+impl<P: Pair<N, O>, const S: usize, const N: usize, const O: usize> Axis<S, S, O, 3> for Strided<P, N> {
+    const STEP: usize = 2 * O;
+    const ENDS: bool = false;
+
+    #[inline(always)]
+    unsafe fn spread<L: Lanes>(d: [L; S]) -> [L; S] {
+        // SAFETY: as above.
+        unsafe {
+            let (mut even, mut odd) = ([L::zero(); N], [L::zero(); O]);
+            for n in 0..N {
+                even[n] = d[2 * n];
+            }
+            for n in 0..O {
+                odd[n] = d[2 * n + 1];
+            }
+            joined(P::spread(even), odd)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gathered<L: Lanes>(m: [L; S]) -> [L; O] {
+        // SAFETY: as above.
+        unsafe {
+            let (pairs, odd) = parted::<L, S, N, O>(m);
+            let mut y = P::gathered(pairs);
+            for o in 0..O {
+                y[o] = y[o].add(odd[o]);
+            }
+            y
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn widened<L: Lanes>(y: [L; O]) -> [L; S] {
+        // SAFETY: as above.
+        unsafe { joined(P::widened(y), y) }
+    }
+
+    #[inline(always)]
+    unsafe fn of_taps<L: Lanes>([a, b, c]: [L; 3]) -> [L; S] {
+        // SAFETY: as above.
+        unsafe { joined(P::of_taps([a, c]), [b; O]) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_taps<L: Lanes>(m: [L; S]) -> [L; 3] {
+        // SAFETY: as above.
+        unsafe {
+            let (pairs, odd) = parted::<L, S, N, O>(m);
+            let [a, c] = P::to_taps(pairs);
+            [a, sum(odd), c]
+        }
+    }
+}
+
+/// The transpose of three taps at a stride of two, with a padding of one: outputs are products of the
+/// middle tap, and sums of the two others, in turn.
+pub struct Transposed<P, const HALF: usize>(P);
+
+impl<P: Pair<N, HALF>, const N: usize, const I: usize, const O: usize, const HALF: usize> Axis<N, I, O, 3>
+    for Transposed<P, HALF>
+{
+    const STEP: usize = HALF;
+    const ENDS: bool = false;
+
+    #[inline(always)]
+    unsafe fn spread<L: Lanes>(d: [L; N]) -> [L; I] {
+        // SAFETY: as above.
+        unsafe {
+            let mut alone = [L::zero(); HALF];
+            alone.copy_from_slice(&d[..HALF]);
+            joined(P::spread(d), alone)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn gathered<L: Lanes>(m: [L; I]) -> [L; O] {
+        const { assert!(O == 2 * HALF) };
+        // SAFETY: as above.
+        unsafe {
+            let (pairs, alone) = parted::<L, I, N, HALF>(m);
+            let both = P::gathered(pairs);
+            let mut y = [L::zero(); O];
+            for o in 0..HALF {
+                (y[2 * o], y[2 * o + 1]) = (alone[o], both[o]);
+            }
+            y
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn widened<L: Lanes>(y: [L; O]) -> [L; I] {
+        // SAFETY: as above.
+        unsafe {
+            let (mut alone, mut both) = ([L::zero(); HALF], [L::zero(); HALF]);
+            for o in 0..HALF {
+                (alone[o], both[o]) = (y[2 * o], y[2 * o + 1]);
+            }
+            joined(P::widened(both), alone)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn of_taps<L: Lanes>([a, b, c]: [L; 3]) -> [L; I] {
+        // SAFETY: as above.
+        unsafe { joined(P::of_taps([c, a]), [b; HALF]) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_taps<L: Lanes>(m: [L; I]) -> [L; 3] {
+        // SAFETY: as above.
+        unsafe {
+            let (pairs, alone) = parted::<L, I, N, HALF>(m);
+            let [c, a] = P::to_taps(pairs);
+            [a, sum(alone), c]
         }
     }
 }

@@ -10,8 +10,8 @@ use super::super::blocked::{
     Behind, Chunk, Loops, Source, WIDTH, Weight, chunks_of_channels, turn, turn_into, write_whole,
 };
 use super::taps::{self, TAPS, Taps};
-use super::tiles::{Bundle, SHARING, Walk, apart};
-use super::transform::Transforms;
+use super::tiles::{Bundle, Part, Run, SHARING, Walk, apart};
+use super::transform::{Pace, Transforms};
 use crate::moments::{Moments, OfLanes};
 use crate::shared::Shared;
 use crate::simd::widest;
@@ -24,7 +24,7 @@ const BLOCK: usize = 128 << 10;
 const SUMS: usize = 64 << 10;
 
 /// The most rows of outputs of a tile.
-const MOST_ROWS: usize = 16;
+const MOST_ROWS: usize = 36;
 
 /// The most registers of a chunk's lanes.
 const MOST_VECTORS: usize = 2;
@@ -47,6 +47,7 @@ struct Work<'a> {
     biases: Vec<Vec<f32>>,
     /// Where each channel of a component begins.
     offsets: Vec<usize>,
+    runs: Vec<Run>,
     behind: Behind<'a>,
     out: Shared,
     /// Where moments are wanted: means and sums of squared deviations, `[bundle][2][lane]`.
@@ -88,6 +89,7 @@ pub fn outputs(
         weights,
         biases,
         offsets,
+        runs: walk.runs().collect(),
         behind,
         out: shared,
         moments: of_bundles,
@@ -178,10 +180,8 @@ fn transformed(loops: Loops<'_>, walk: &Walk, Chunk { first, lanes }: Chunk, wei
             let from = &weight.values[lane * weight.lane + c * weight.channel..];
             let present = WIDTH.min(walk.lanes - lane);
             taps::read(loops, &mut taps, from, (weight.lane, count), (present, walk.sharing));
-            if walk.backwards {
-                taps[..count].reverse();
-            }
-            for run in walk.runs() {
+            walk.order(&mut taps[..count]);
+            for run in walk.runs().map(|run| run.taps) {
                 let to = room[(run.start * walk.channels + c * run.len()) * lanes + vector..].as_mut_ptr().cast();
                 // SAFETY: there is a register for each tap, and the last component of the last
                 // channel has space for its last tap's.
@@ -245,22 +245,25 @@ impl Work<'_> {
             for (index, bundle) in bundles.iter().enumerate() {
                 let source = &packed[(index * components + c) * component..][..component];
                 let sums = &mut sums[(index * components + c) * row..][..row];
-                let count = bundle.columns.len();
-                let pieces = count.div_ceil(table.most);
-                for taps in walk.runs() {
-                    let weights = &weights[taps.start * walk.channels * lanes..];
+                for run in &self.runs {
+                    let positions = run.part.of(bundle.columns.len());
+                    let (weights, sums) =
+                        (&weights[run.taps.start * walk.channels * lanes..], &mut sums[positions.start * lanes..]);
+                    let (count, pieces) = (positions.len(), positions.len().div_ceil(table.most));
                     let mut at = 0;
                     for piece in 0..pieces {
                         let length = (count - at).div_ceil(pieces - piece);
-                        let Some(run) = table.tile(taps.len(), length) else { unreachable!("a tile of any length") };
+                        let Some(tile) = table.tile(run.taps.len(), length) else {
+                            unreachable!("a tile of any length")
+                        };
                         // SAFETY: a row has one value of each tile less than outputs and taps, so
                         // that the last channel's last tap lies within the component; there is a
                         // sum for each position and lane, and a weight for each channel, tap and
-                        // lane. The first run sets all sums.
+                        // lane. The first run of a position sets its sums.
                         unsafe {
-                            let source = source.as_ptr().add((at + taps.start) * walk.sharing);
+                            let source = source.as_ptr().add(at * walk.sharing + run.from);
                             let sums = sums[at * lanes..][..length * lanes].as_mut_ptr();
-                            run(source, &self.offsets, weights.as_ptr(), sums, taps.start > 0);
+                            tile(source, &self.offsets, weights.as_ptr(), sums, run.adds);
                         }
                         at += length;
                     }
@@ -279,16 +282,25 @@ impl Work<'_> {
         let outputs = walk.kind.outputs();
         grow(rows, 2 * outputs * each);
         let (mixed, rows) = rows.split_at_mut(outputs * each);
-        // SAFETY: the components of a row, as many registers as outputs and lanes have, and rows
-        // that are as long.
-        unsafe {
-            let (from, bias) = (sums.as_ptr(), &self.biases[chunk]);
-            (self.transforms.outputs)(from, walk.sums(lanes), count, bias, mixed.as_mut_ptr(), each);
+        let parts: &[(Part, usize)] = match walk.kind.pace() {
+            Pace::Each | Pace::Halved => &[(Part::All, 0)],
+            Pace::Doubled => &[(Part::Even, 0), (Part::Odd, 1)],
+        };
+        for (part, first) in parts {
+            let positions = part.of(count);
+            // SAFETY: the components of a row, as many registers as outputs and lanes have, and rows
+            // that are as long; with two parts, each has every other position.
+            unsafe {
+                let (from, bias) = (sums[positions.start * lanes..].as_ptr(), &self.biases[chunk]);
+                let (to, steps) = (mixed[first * lanes..].as_mut_ptr(), (each, parts.len()));
+                (self.transforms.outputs)(from, walk.sums(lanes), positions.len(), bias, to, steps);
+            }
         }
-        let straight = count == padded && walk.sharing == 1 && first + lanes <= walk.lanes && self.behind.is_bias();
+        let whole = walk.sharing == 1 && first + lanes <= walk.lanes;
+        let straight = count >= WIDTH && whole && self.behind.plus.is_none();
         if straight || self.moments.is_some() {
             let mut of_lanes = [OfLanes::NONE; MOST_VECTORS];
-            for (index, mixed) in mixed.chunks_exact(each).enumerate() {
+            for (index, mixed) in mixed.chunks_exact_mut(each).enumerate() {
                 let Some((image, place)) = walk.row_of_output(bundle, 0, index) else { continue };
                 if self.moments.is_some() {
                     for (vector, moments) in of_lanes.iter_mut().enumerate().take(lanes / WIDTH) {
@@ -299,6 +311,12 @@ impl Work<'_> {
                     }
                 }
                 if straight {
+                    if let Some(epilogue) = self.behind.epilogue {
+                        widest(
+                            #[inline(always)]
+                            || epilogue.apply_to_sums(self.chunks[chunk], &mut mixed[..count * lanes]),
+                        );
+                    }
                     let start = (image * walk.lanes + first) * volume + place;
                     turn_into(self.loops, mixed, self.out, start, volume, [lanes, count]);
                 }

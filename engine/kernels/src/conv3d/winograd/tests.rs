@@ -67,18 +67,57 @@ pub fn of_fewer_products() -> Vec<Geometry> {
     found
 }
 
+/// The same at stride 2: sizes that are no multiples of a tile, even and odd ones, rows in several
+/// parts; and the tiles of the transpose.
+pub fn of_fewer_products_at_stride_two() -> Vec<Geometry> {
+    let (two, three) = (Kind::StridedTwo, Kind::StridedThree);
+    let back = [Some(Kind::TransposedTwo), Some(Kind::TransposedThree), None];
+    let mut found = vec![];
+    for (kind, transposed, input, padding, [channels_in, channels_out], batch) in [
+        (two, back[0], [8, 8, 24], [1; 3], [16, 16], 1),
+        (two, back[0], [7, 11, 21], [1; 3], [20, 37], 2),
+        (two, back[0], [16, 15, 17], [1; 3], [9, 70], 1),
+        (two, back[0], [4, 8, 300], [1; 3], [17, 40], 1),
+        (two, back[1], [12, 12, 60], [1; 3], [16, 32], 2),
+        (three, back[1], [11, 17, 49], [1; 3], [20, 37], 2),
+        (three, back[1], [12, 24, 96], [1; 3], [9, 16], 1),
+        (three, back[1], [23, 12, 270], [1; 3], [17, 18], 1),
+        // Whole rows in registers, which are written straight.
+        (three, back[1], [12, 24, 64], [1; 3], [32, 32], 2),
+        // Other paddings have the plain sum as their transpose.
+        (two, back[2], [13, 13, 75], [0; 3], [16, 20], 2),
+        (two, back[2], [9, 11, 16], [0, 1, 2], [18, 34], 1),
+        (three, back[2], [15, 9, 80], [2; 3], [16, 16], 1),
+    ] {
+        let (kernel, stride, dilation) = ([3; 3], [2; 3], [1; 3]);
+        let output = std::array::from_fn(|a| (input[a] + 2 * padding[a] - kernel[a]) / 2 + 1);
+        let g =
+            Geometry { batch, groups: 1, channels_in, channels_out, input, output, kernel, stride, padding, dilation };
+        let kinds = [Walk::forward(&g), Walk::input_gradient(&g)].map(|walk| walk.map(|walk| walk.kind));
+        assert_eq!(kinds, [Some(kind), transposed], "{g:?}");
+        found.push(g);
+    }
+    found
+}
+
 #[test]
 fn fewer_products_are_rounded_about_as_often() {
-    for (input, kernel) in [([12, 12, 16], [3; 3]), ([8, 8, 14], [5; 3]), ([1, 28, 28], [1, 3, 3])] {
+    for (input, kernel, stride) in [
+        ([12, 12, 16], [3; 3], 1),
+        ([8, 8, 14], [5; 3], 1),
+        ([1, 28, 28], [1, 3, 3], 1),
+        ([8, 8, 32], [3; 3], 2),
+        ([24, 24, 24], [3; 3], 2),
+    ] {
         let g = Geometry {
             batch: 1,
             groups: 1,
             channels_in: 64,
             channels_out: 16,
             input,
-            output: input,
+            output: input.map(|length| length.div_ceil(stride)),
             kernel,
-            stride: [1; 3],
+            stride: [stride; 3],
             padding: kernel.map(|k| k / 2),
             dilation: [1; 3],
         };
@@ -101,23 +140,25 @@ fn fewer_products_are_rounded_about_as_often() {
 
 #[test]
 fn what_is_infinite_or_not_a_number_ends_as_in_the_plain_sum() {
-    for (input, kernel) in [
-        ([8, 10, 11], [3; 3]),
-        ([8, 10, 41], [3; 3]),
-        ([8, 6, 20], [5; 3]),
-        ([1, 21, 40], [1, 3, 3]),
-        ([1, 14, 33], [1, 5, 5]),
+    for (input, kernel, stride) in [
+        ([8, 10, 11], [3; 3], 1),
+        ([8, 10, 41], [3; 3], 1),
+        ([8, 6, 20], [5; 3], 1),
+        ([1, 21, 40], [1, 3, 3], 1),
+        ([1, 14, 33], [1, 5, 5], 1),
+        ([8, 8, 24], [3; 3], 2),
+        ([12, 12, 24], [3; 3], 2),
     ] {
-        for channels in [8, 16] {
+        for channels in [8 * stride, 16] {
             let g = Geometry {
                 batch: 1,
                 groups: 1,
                 channels_in: channels,
                 channels_out: channels,
                 input,
-                output: input,
+                output: input.map(|length| length.div_ceil(stride)),
                 kernel,
-                stride: [1; 3],
+                stride: [stride; 3],
                 padding: kernel.map(|k| k / 2),
                 dilation: [1; 3],
             };
@@ -148,7 +189,7 @@ fn ends_as_in_the_plain_sum(g: &Geometry) {
             let mut all = [values(1, g.input_len()), values(2, g.weight_len()), values(3, g.output_len())];
             // In the middle of a volume or of a kernel: a zero beyond the edge times infinity is
             // NaN.
-            let [d, h, w] = g.input;
+            let [d, h, w] = if which == 2 { g.output } else { g.input };
             let of_volume = ((7 * d + d / 2) * h + h / 2) * w + w / 2;
             let middle = [of_volume, (5 * g.channels_in + 7) * g.taps() + g.taps() / 2][usize::from(which == 1)];
             all[which][middle] = odd;

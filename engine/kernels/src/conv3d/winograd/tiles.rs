@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::super::blocked::channel_tile::InTurn;
 use super::super::blocked::{self, WIDTH, pack};
 use super::super::geometry::Geometry;
-use super::transform::{Kind, Source};
-use crate::simd::prefetch;
+use super::transform::{Kind, Pace, Source};
+use crate::simd::{prefetch, widest};
 
 /// From this number of channels on either side the additions pay off for every kind of tile, even
 /// with lanes left empty.
@@ -32,10 +32,14 @@ const WEIGHT: usize = 96;
 /// Taps along a row, at most.
 pub const MOST_TAPS: usize = 8;
 
-/// A row that lies beyond the tensor.
-static ZEROS: [f32; ROW / WIDTH + MOST_TAPS] = [0.0; ROW / WIDTH + MOST_TAPS];
+/// A row that lies beyond the tensor, of as many values as the longest reads, at stride 2.
+static ZEROS: [f32; 2 * ROW / WIDTH + MOST_TAPS] = [0.0; 2 * ROW / WIDTH + MOST_TAPS];
 
-/// The sum to compute: a convolution of stride 1, or its input gradient, which is also one.
+/// Taps of a kernel at stride 2, and of its transpose: two in one run, and one in another.
+const STRIDED: [Range<usize>; 2] = [0..2, 2..3];
+
+/// The sum to compute: a convolution of stride 1, or its input gradient, which is also one; or of
+/// stride 2.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
     pub kind: Kind,
@@ -55,6 +59,37 @@ pub struct Walk {
     pub row: usize,
     /// Tiles that share registers, because each needs only a part of the lanes.
     pub sharing: usize,
+}
+
+/// Taps that follow each other in the order of [`Walk::order`], and what they are for.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub taps: Range<usize>,
+    /// The value of a row of the source that the first tap reads for the first output.
+    pub from: usize,
+    /// Whether others have made the same sums.
+    pub adds: bool,
+    pub part: Part,
+}
+
+/// Positions of a row of outputs, whose sums lie together: first those at even places, where the two
+/// are summed apart.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    All,
+    Even,
+    Odd,
+}
+
+impl Part {
+    /// Of so many positions.
+    pub fn of(self, count: usize) -> Range<usize> {
+        match self {
+            Part::All => 0..count,
+            Part::Even => 0..count.div_ceil(2),
+            Part::Odd => count.div_ceil(2)..count,
+        }
+    }
 }
 
 /// One tile.
@@ -97,20 +132,34 @@ impl Walk {
         [channels, lanes]: [usize; 2],
         backwards: bool,
     ) -> Option<Self> {
-        let plain = (g.stride, g.dilation, g.groups) == ([1; 3], [1; 3], 1) && g.kernel[2] <= MOST_TAPS;
-        // A transposed convolution whose output is padded falls short of this.
-        let whole = (0..3).all(|a| output[a] + g.kernel[a] - 1 == source[a] + 2 * padding[a]);
-        if super::are_plain()
-            || !plain
-            || !whole
-            || channels < FEWEST[0]
-            || lanes < FEWEST[1]
-            || channels.max(lanes) < CHANNELS
-        {
+        let pace = match (g.stride, backwards) {
+            ([1, 1, 1], _) => Pace::Each,
+            ([2, 2, 2], false) => Pace::Halved,
+            ([2, 2, 2], true) => Pace::Doubled,
+            _ => return None,
+        };
+        let whole = match pace {
+            // A transposed convolution whose output is padded falls short of this.
+            Pace::Each => (0..3).all(|a| output[a] + g.kernel[a] - 1 == source[a] + 2 * padding[a]),
+            Pace::Halved => g.kernel == [3; 3],
+            Pace::Doubled => (g.kernel, g.padding) == ([3; 3], [1; 3]),
+        };
+        let enough = match pace {
+            Pace::Each => channels >= FEWEST[0] && lanes >= FEWEST[1] && channels.max(lanes) >= CHANNELS,
+            // No tiles share registers here.
+            Pace::Halved | Pace::Doubled => channels >= CHANNELS && lanes > WIDTH / SHARING,
+        };
+        if super::are_plain() || (g.dilation, g.groups) != ([1; 3], 1) || g.kernel[2] > MOST_TAPS || !whole || !enough {
             return None;
         }
-        // How many times fewer products pay off, times two.
-        let least = if channels.min(lanes) < CHANNELS { 6 } else { 3 };
+        // The source of a transposed convolution is read where its outputs begin.
+        let padding = if pace == Pace::Doubled { [0; 3] } else { padding };
+        // How many times fewer products pay off.
+        let least = match pace {
+            Pace::Each if channels.min(lanes) < CHANNELS => 3.0,
+            Pace::Each => 1.5,
+            Pace::Halved | Pace::Doubled => 1.25,
+        };
         let tiles = |kind: Kind| {
             let [planes, rows] = kind.sides();
             [output[0].div_ceil(planes.outputs), output[1].div_ceil(rows.outputs)]
@@ -119,17 +168,21 @@ impl Walk {
         let positions = |kind: Kind| images * tiles(kind).iter().product::<usize>() * output[2];
         let gains = |kind: Kind| {
             let products = tiles(kind).iter().product::<usize>() * kind.components();
-            output[0] * output[1] * kind.taps() * 2 >= products * least && positions(kind) >= POSITIONS
+            plain_products(kind, source, output) as f64 >= products as f64 * least && positions(kind) >= POSITIONS
         };
         let kind = Kind::ALL
             .into_iter()
-            .filter(|kind| kind.sides().map(|side| side.taps) == [g.kernel[0], g.kernel[1]] && gains(*kind))
+            .filter(|kind| kind.pace() == pace && kind.sides().map(|side| side.taps) == [g.kernel[0], g.kernel[1]])
+            .filter(|kind| gains(*kind))
             .min_by_key(|kind| kind.components() * (positions(*kind) + WEIGHT))?;
         let most = ROW / lanes.next_multiple_of(WIDTH).min(2 * WIDTH);
         let row = output[2].div_ceil(output[2].div_ceil(most));
+        // Parts of rows begin at even outputs.
+        let row = if pace == Pace::Doubled { row.next_multiple_of(2) } else { row };
         let [planes, rows] = tiles(kind);
         let tiles = [g.batch, planes, output[2].div_ceil(row), rows];
-        let sharing = if lanes * SHARING <= WIDTH && g.batch * planes * rows > 1 { SHARING } else { 1 };
+        let several = pace == Pace::Each && g.batch * planes * rows > 1;
+        let sharing = if lanes * SHARING <= WIDTH && several { SHARING } else { 1 };
         let taps = g.kernel[2];
         Some(Walk { kind, source, output, padding, taps, channels, lanes, backwards, tiles, row, sharing })
     }
@@ -137,8 +190,7 @@ impl Walk {
     /// How many times fewer products are taken than in the plain sum.
     pub fn times_fewer(&self) -> f64 {
         let [_, planes, _, rows] = self.tiles;
-        let plain = self.output[0] * self.output[1] * self.kind.taps();
-        plain as f64 / (planes * rows * self.kind.components()) as f64
+        plain_products(self.kind, self.source, self.output) as f64 / (planes * rows * self.kind.components()) as f64
     }
 
     /// Bundles of one part of the rows of all images.
@@ -179,15 +231,57 @@ impl Walk {
     }
 
     /// The taps along a row, in runs that the inner loops support.
-    pub fn runs(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let taps = self.taps;
-        (0..taps).step_by(blocked::RUN).map(move |first| first..(first + blocked::RUN).min(taps))
+    pub fn runs(&self) -> impl Iterator<Item = Run> + use<> {
+        let Walk { taps, sharing, row, .. } = *self;
+        let pace = self.kind.pace();
+        let each = (0..taps).step_by(blocked::RUN).map(move |first| first..(first + blocked::RUN).min(taps));
+        let (each, strided) = match pace {
+            Pace::Each => (Some(each), None),
+            Pace::Halved | Pace::Doubled => (None, Some(STRIDED)),
+        };
+        each.into_iter().flatten().chain(strided.into_iter().flatten()).map(move |taps| {
+            let later = taps.start > 0;
+            match pace {
+                Pace::Each => Run { from: taps.start * sharing, adds: later, part: Part::All, taps },
+                // Values at odd positions follow those at even ones, of which there is one more.
+                Pace::Halved => Run { from: if later { row + 1 } else { 0 }, adds: later, part: Part::All, taps },
+                Pace::Doubled => Run { from: 0, adds: false, part: if later { Part::Even } else { Part::Odd }, taps },
+            }
+        })
+    }
+
+    /// Brings the taps of a kernel in the order of the runs.
+    pub fn order(&self, taps: &mut [[f32; WIDTH]]) {
+        match self.kind.pace() {
+            Pace::Each if self.backwards => taps.reverse(),
+            Pace::Each => {}
+            // The first and the last tap read values at even positions.
+            Pace::Halved => taps.chunks_exact_mut(3).for_each(|row| row.swap(1, 2)),
+            // Outputs at odd places are sums of the last tap and the first.
+            Pace::Doubled => taps.chunks_exact_mut(3).for_each(|row| row.rotate_right(1)),
+        }
+    }
+
+    /// [`order`](Self::order) backwards, for a forward sum.
+    pub fn in_order(&self, taps: &mut [[f32; WIDTH]]) {
+        if self.kind.pace() == Pace::Halved {
+            taps.chunks_exact_mut(3).for_each(|row| row.swap(1, 2));
+        }
     }
 
     /// Values of one channel of one component: a row, and the values beyond it that its taps read,
     /// those of the tiles of a bundle in turn.
     pub fn pitch(&self) -> usize {
-        (self.row + self.taps - 1) * self.sharing
+        self.reach(self.row) * self.sharing
+    }
+
+    /// Values of a row of the source that so many outputs read.
+    fn reach(&self, outputs: usize) -> usize {
+        match self.kind.pace() {
+            Pace::Each => outputs + self.taps - 1,
+            Pace::Halved => 2 * outputs + 1,
+            Pace::Doubled => outputs.div_ceil(2) + 1,
+        }
     }
 
     /// From one component of the source to the next, with this number of channels.
@@ -248,18 +342,27 @@ impl Walk {
         let step = self.component(channels.len());
         assert!(to.len() == strip.len() * components * step, "room for all components");
         // The part of the row that lies within the tensor.
-        let reach = columns.len() + self.taps - 1;
-        let before = self.padding[2].saturating_sub(columns.start).min(reach);
-        let first = (columns.start + before).saturating_sub(self.padding[2]).min(width);
+        let (pace, reach) = (self.kind.pace(), self.reach(columns.len()));
+        let start = match pace {
+            Pace::Each => columns.start,
+            Pace::Halved => 2 * columns.start,
+            Pace::Doubled => columns.start / 2,
+        };
+        let before = self.padding[2].saturating_sub(start).min(reach);
+        let first = (start + before).saturating_sub(self.padding[2]).min(width);
         let count = (reach - before).min(width - first);
-        assert!(count <= ZEROS.len(), "a row is no longer than a tile's");
+        assert!(count.max(pitch / self.sharing) <= ZEROS.len(), "a row is no longer than a tile's");
         let inside =
             |at: usize, axis: usize, length: usize| at.checked_sub(self.padding[axis]).filter(|at| *at < length);
         rows.starts.clear();
-        let of_tile = (of_rows.outputs * strip.len() + of_rows.source - of_rows.outputs) * of_planes.source;
+        let of_tile = (of_rows.step * strip.len() + of_rows.source - of_rows.step) * of_planes.source;
         for tile in &strip[0].tiles[..self.sharing] {
+            // Where the tile's source begins.
+            let begin = tile.map(|tile| {
+                (tile.plane / of_planes.outputs * of_planes.step, tile.row / of_rows.outputs * of_rows.step)
+            });
             for row in 0..of_tile / of_planes.source {
-                let y = tile.and_then(|tile| inside(tile.row + row, 1, height).zip(Some(tile.plane)));
+                let y = begin.and_then(|(plane, first)| inside(first + row, 1, height).zip(Some(plane)));
                 rows.starts.extend((0..of_planes.source).map(|x| {
                     let (y, plane) = y?;
                     inside(plane + x, 0, depth).map(|x| (x * height + y) * width + first)
@@ -283,6 +386,17 @@ impl Walk {
                 unsafe { rows.take_turns(in_turn, count) };
             }
             let row = index * pitch;
+            if pace == Pace::Halved {
+                widest(
+                    #[inline(always)]
+                    || rows.split(before, count, self.row),
+                );
+                // SAFETY: the rows have `pitch` values now, and there is space as below.
+                unsafe {
+                    transform(&rows.from, pitch, to.as_mut_ptr().add(row), (components * step, step), odd.as_mut_ptr());
+                }
+                continue;
+            }
             let [before, count] = [before, count].map(|values| values * self.sharing);
             if before > 0 || before + count < pitch {
                 for component in to[row..].chunks_mut(step) {
@@ -300,6 +414,12 @@ impl Walk {
     }
 }
 
+/// Products of the plain sum over planes and rows, for each tap along the row.
+fn plain_products(kind: Kind, source: [usize; 3], output: [usize; 3]) -> usize {
+    let [depth, height, _] = if kind.pace() == Pace::Doubled { source } else { output };
+    depth * height * kind.taps()
+}
+
 /// Rounds up to an odd number of cache lines: components that are written together would otherwise
 /// evict each other.
 pub fn apart(count: usize) -> usize {
@@ -312,7 +432,7 @@ pub fn apart(count: usize) -> usize {
 struct Rows {
     starts: Vec<Option<usize>>,
     from: Vec<*const f32>,
-    /// Copies of two rows each, their values in turn.
+    /// Copies of two rows each, their values in turn; or of one, those at even positions first.
     both: Vec<f32>,
 }
 
@@ -333,6 +453,32 @@ impl Rows {
             }
         }
         self.from.truncate(each);
+    }
+
+    /// Of rows of `count` values, the first of which is at the position `before`, makes rows of the
+    /// `half + 1` values at even positions and the `half` values at odd ones: zeros where there is none.
+    #[inline(always)]
+    fn split(&mut self, before: usize, count: usize, half: usize) {
+        let each = 2 * half + 1;
+        self.both.resize(self.both.len().max(self.from.len() * each), 0.0);
+        let rows = self.from.iter_mut().zip(&self.starts).zip(self.both.chunks_exact_mut(each));
+        for ((from, _), to) in rows.filter(|((_, start), _)| start.is_some()) {
+            // SAFETY: a row that begins within the tensor has as many values.
+            let source = unsafe { std::slice::from_raw_parts(*from, count) };
+            *from = to.as_ptr();
+            let (even, odd) = to.split_at_mut(half + 1);
+            // A first value at an odd position has no neighbour before it, nor may the last have one behind.
+            let (alone, source) = source.split_at(count.min(before % 2));
+            let (both, last) = source.split_at(source.len() / 2 * 2);
+            let (first, pairs) = (before.div_ceil(2), both.len() / 2);
+            clear(&mut even[..first]);
+            clear(&mut odd[..before / 2]);
+            clear(&mut even[first + pairs + last.len()..]);
+            clear(&mut odd[first + pairs..]);
+            odd[before / 2..].iter_mut().zip(alone).for_each(|(to, value)| *to = *value);
+            even[first + pairs..].iter_mut().zip(last).for_each(|(to, value)| *to = *value);
+            pack::in_halves(both, &mut even[first..][..pairs], &mut odd[first..][..pairs]);
+        }
     }
 }
 

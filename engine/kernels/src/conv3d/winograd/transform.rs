@@ -13,15 +13,29 @@ use std::sync::LazyLock;
 use crate::lanes::{Lanes, Portable};
 
 use super::super::blocked::WIDTH;
-use super::axis::{Axis, Four, Six, Whole};
+use super::axis::{Axis, Four, PairOfThree, PairOfTwo, Six, Strided, Transposed, Whole};
 
 /// Rows of the source that a tile reads along one axis, rows of outputs that it makes, and taps of
 /// the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
     pub source: usize,
+    pub components: usize,
     pub outputs: usize,
     pub taps: usize,
+    /// Rows of the source from one tile to the next.
+    pub step: usize,
+}
+
+/// How outputs lie along the rows of the source, which are not transformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// One for each value.
+    Each,
+    /// One for each two values: stride 2.
+    Halved,
+    /// Two for each value: the input gradient of stride 2.
+    Doubled,
 }
 
 /// The shape of a tile over planes and rows.
@@ -37,11 +51,29 @@ pub enum Kind {
     FlatFour,
     /// F(2, 5) over rows alone.
     FlatTwoOfFive,
+    /// F(2 x 2, 3 x 3) of stride 2
+    StridedTwo,
+    /// F(3 x 3, 3 x 3) of stride 2
+    StridedThree,
+    /// The transpose of stride 2, of two by two values of the source.
+    TransposedTwo,
+    /// The transpose of stride 2, of three by three.
+    TransposedThree,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 5] = [Kind::Two, Kind::Four, Kind::TwoOfFive, Kind::FlatFour, Kind::FlatTwoOfFive];
+    pub const ALL: [Kind; 9] = [
+        Kind::Two,
+        Kind::Four,
+        Kind::TwoOfFive,
+        Kind::FlatFour,
+        Kind::FlatTwoOfFive,
+        Kind::StridedTwo,
+        Kind::StridedThree,
+        Kind::TransposedTwo,
+        Kind::TransposedThree,
+    ];
 
     /// Along planes, and along rows.
     pub const fn sides(self) -> [Side; 2] {
@@ -51,13 +83,26 @@ impl Kind {
             Kind::TwoOfFive => TwoOfFiveTile::SIDES,
             Kind::FlatFour => FlatFourTile::SIDES,
             Kind::FlatTwoOfFive => FlatTwoOfFiveTile::SIDES,
+            Kind::StridedTwo => StridedTwoTile::SIDES,
+            Kind::StridedThree => StridedThreeTile::SIDES,
+            Kind::TransposedTwo => TransposedTwoTile::SIDES,
+            Kind::TransposedThree => TransposedThreeTile::SIDES,
+        }
+    }
+
+    /// How outputs lie along planes, rows, and the rows themselves.
+    pub const fn pace(self) -> Pace {
+        match self {
+            Kind::StridedTwo | Kind::StridedThree => Pace::Halved,
+            Kind::TransposedTwo | Kind::TransposedThree => Pace::Doubled,
+            _ => Pace::Each,
         }
     }
 
     /// Products of a tile, for each tap along the row.
     pub const fn components(self) -> usize {
         let [planes, rows] = self.sides();
-        planes.source * rows.source
+        planes.components * rows.components
     }
 
     /// Rows of outputs of a tile.
@@ -83,12 +128,14 @@ impl Kind {
 /// component, and `odd` for sixteen.
 pub type Source = unsafe fn(rows: &[*const f32], count: usize, to: *mut f32, steps: (usize, usize), odd: *mut f32);
 
-/// Components of registers, `step` apart, become rows of sums, `to_step` apart, with a bias added:
-/// there are `count` times as many registers as `bias` has.
+/// Components of registers, `step` apart, become rows of sums, `to_steps.0` apart, with a bias added:
+/// at each of `count` positions as many registers as `bias` has. Those of the rows are `to_steps.1`
+/// positions apart.
 ///
 /// # Safety
 /// `from` and `to` reach as many registers beyond each of their starts, and `bias` has whole ones.
-pub type Outputs = unsafe fn(from: *const f32, step: usize, count: usize, bias: &[f32], to: *mut f32, to_step: usize);
+pub type Outputs =
+    unsafe fn(from: *const f32, step: usize, count: usize, bias: &[f32], to: *mut f32, to_steps: (usize, usize));
 
 /// Rows of the output gradient, `count` registers each and `from_step` apart, become components;
 /// `steps` are the distances of components, and of registers in each. `odd` is as for [`Source`].
@@ -167,41 +214,71 @@ unsafe fn watch<L: Lanes, const N: usize>(odd: *mut f32, values: [L; N]) {
     }
 }
 
-/// The transforms over planes and rows.
-struct Over<P, R, const PI: usize, const PO: usize, const PK: usize, const RI: usize, const RO: usize, const RK: usize>(
+/// The transforms over planes and rows: of each, rows of the source, components, rows of outputs and
+/// taps.
+struct Over<
     P,
     R,
-);
+    const PS: usize,
+    const PI: usize,
+    const PO: usize,
+    const PK: usize,
+    const RS: usize,
+    const RI: usize,
+    const RO: usize,
+    const RK: usize,
+>(P, R);
 
-type TwoTile = Over<Four, Four, 4, 2, 3, 4, 2, 3>;
-type FourTile = Over<Six, Six, 6, 4, 3, 6, 4, 3>;
-type TwoOfFiveTile = Over<Six, Six, 6, 2, 5, 6, 2, 5>;
-type FlatFourTile = Over<Whole, Six, 1, 1, 1, 6, 4, 3>;
-type FlatTwoOfFiveTile = Over<Whole, Six, 1, 1, 1, 6, 2, 5>;
+type TwoTile = Over<Four, Four, 4, 4, 2, 3, 4, 4, 2, 3>;
+type FourTile = Over<Six, Six, 6, 6, 4, 3, 6, 6, 4, 3>;
+type TwoOfFiveTile = Over<Six, Six, 6, 6, 2, 5, 6, 6, 2, 5>;
+type FlatFourTile = Over<Whole, Six, 1, 1, 1, 1, 6, 6, 4, 3>;
+type FlatTwoOfFiveTile = Over<Whole, Six, 1, 1, 1, 1, 6, 6, 2, 5>;
+type StridedTwoTile = Over<Strided<PairOfTwo, 3>, Strided<PairOfTwo, 3>, 5, 5, 2, 3, 5, 5, 2, 3>;
+type StridedThreeTile = Over<Strided<PairOfThree, 4>, Strided<PairOfThree, 4>, 7, 7, 3, 3, 7, 7, 3, 3>;
+type TransposedTwoTile = Over<Transposed<PairOfTwo, 2>, Transposed<PairOfTwo, 2>, 3, 5, 4, 3, 3, 5, 4, 3>;
+type TransposedThreeTile = Over<Transposed<PairOfThree, 3>, Transposed<PairOfThree, 3>, 4, 7, 6, 3, 4, 7, 6, 3>;
 
-impl<P, R, const PI: usize, const PO: usize, const PK: usize, const RI: usize, const RO: usize, const RK: usize>
-    Over<P, R, PI, PO, PK, RI, RO, RK>
+impl<
+    P,
+    R,
+    const PS: usize,
+    const PI: usize,
+    const PO: usize,
+    const PK: usize,
+    const RS: usize,
+    const RI: usize,
+    const RO: usize,
+    const RK: usize,
+> Over<P, R, PS, PI, PO, PK, RS, RI, RO, RK>
 where
-    P: Axis<PI, PO, PK>,
-    R: Axis<RI, RO, RK>,
+    P: Axis<PS, PI, PO, PK>,
+    R: Axis<RS, RI, RO, RK>,
 {
     /// Along planes, and along rows.
-    const SIDES: [Side; 2] = [Side { source: PI, outputs: PO, taps: PK }, Side { source: RI, outputs: RO, taps: RK }];
+    const SIDES: [Side; 2] = [
+        Side { source: PS, components: PI, outputs: PO, taps: PK, step: P::STEP },
+        Side { source: RS, components: RI, outputs: RO, taps: RK, step: R::STEP },
+    ];
 
     /// The planes of a row at one position, transformed.
     #[inline(always)]
-    unsafe fn planes<L: Lanes>(rows: &[*const f32; PI], at: usize, here: usize, odd: *mut f32) -> [L; PI] {
+    unsafe fn planes<L: Lanes>(rows: &[*const f32; PS], at: usize, here: usize, odd: *mut f32) -> [L; PI] {
         // SAFETY: as above.
         unsafe {
-            let mut d = [L::zero(); PI];
-            for x in 0..PI {
+            let mut d = [L::zero(); PS];
+            for x in 0..PS {
                 let from = rows[x].add(at);
                 d[x] = if here == WIDTH { L::load(from) } else { L::load_first(from, here) };
             }
-            let d = P::spread(d);
-            // Each row is in one of these, and a difference cannot hide a non-finite value.
-            watch(odd, [d[0], d[PI - 1]]);
-            d
+            let components = P::spread(d);
+            if P::ENDS {
+                // Each row is in one of these, and a difference cannot hide a non-finite value.
+                watch(odd, [components[0], components[PI - 1]]);
+            } else {
+                watch(odd, d);
+            }
+            components
         }
     }
 
@@ -213,26 +290,26 @@ where
         (tile, step): (usize, usize),
         odd: *mut f32,
     ) {
-        let rows = rows.as_chunks::<PI>().0;
+        let rows = rows.as_chunks::<PS>().0;
         // SAFETY: as above.
         unsafe {
             let mut at = 0;
             while at < count {
                 let here = (count - at).min(WIDTH);
-                let (first, rest) = rows.split_at(RI - RO);
+                let (first, rest) = rows.split_at(RS - R::STEP);
                 // The last rows of a tile are the first of the next.
-                let mut window = [[L::zero(); PI]; RI];
-                for y in 0..RI - RO {
+                let mut window = [[L::zero(); PI]; RS];
+                for y in 0..RS - R::STEP {
                     window[y] = Self::planes(&first[y], at, here, odd);
                 }
-                for (index, rows) in rest.as_chunks::<RO>().0.iter().enumerate() {
-                    for y in 0..RO {
-                        window[RI - RO + y] = Self::planes(&rows[y], at, here, odd);
+                for (index, rows) in rest.chunks_exact(R::STEP).enumerate() {
+                    for y in 0..R::STEP {
+                        window[RS - R::STEP + y] = Self::planes(&rows[y], at, here, odd);
                     }
                     let to = to.add(index * tile + at);
                     for x in 0..PI {
-                        let mut column = [L::zero(); RI];
-                        for y in 0..RI {
+                        let mut column = [L::zero(); RS];
+                        for y in 0..RS {
                             column[y] = window[y][x];
                         }
                         let components = R::spread(column);
@@ -241,8 +318,8 @@ where
                             if here == WIDTH { components[y].store(to) } else { components[y].store_first(to, here) }
                         }
                     }
-                    for y in 0..RI - RO {
-                        window[y] = window[y + RO];
+                    for y in 0..RS - R::STEP {
+                        window[y] = window[y + R::STEP];
                     }
                 }
                 at += WIDTH;
@@ -257,30 +334,33 @@ where
         count: usize,
         bias: &[f32],
         to: *mut f32,
-        to_step: usize,
+        (row, apart): (usize, usize),
     ) {
-        let vectors = bias.len() / WIDTH;
         // SAFETY: as above.
         unsafe {
-            for register in 0..count * vectors {
-                let from = from.add(register * WIDTH);
-                let bias = L::load(bias.as_ptr().add(register % vectors * WIDTH));
-                let mut half = [[L::zero(); RO]; PI];
-                for i in 0..PI {
-                    let mut m = [L::zero(); RI];
-                    for j in 0..RI {
-                        m[j] = L::load(from.add((i * RI + j) * step));
-                    }
-                    half[i] = R::gathered(m);
-                }
-                for j in 0..RO {
-                    let mut column = [L::zero(); PI];
+            let lanes = bias.len();
+            for vector in (0..lanes).step_by(WIDTH) {
+                let bias = L::load(bias.as_ptr().add(vector));
+                for position in 0..count {
+                    let from = from.add(position * lanes + vector);
+                    let to = to.add(position * apart * lanes + vector);
+                    let mut half = [[L::zero(); RO]; PI];
                     for i in 0..PI {
-                        column[i] = half[i][j];
+                        let mut m = [L::zero(); RI];
+                        for j in 0..RI {
+                            m[j] = L::load(from.add((i * RI + j) * step));
+                        }
+                        half[i] = R::gathered(m);
                     }
-                    let y = P::gathered(column);
-                    for i in 0..PO {
-                        y[i].add(bias).store(to.add((i * RO + j) * to_step + register * WIDTH));
+                    for j in 0..RO {
+                        let mut column = [L::zero(); PI];
+                        for i in 0..PI {
+                            column[i] = half[i][j];
+                        }
+                        let y = P::gathered(column);
+                        for i in 0..PO {
+                            y[i].add(bias).store(to.add((i * RO + j) * row));
+                        }
                     }
                 }
             }
@@ -404,10 +484,10 @@ macro_rules! tile {
 
             $(#[$feature])?
             unsafe fn outputs(
-                from: *const f32, step: usize, count: usize, bias: &[f32], to: *mut f32, to_step: usize,
+                from: *const f32, step: usize, count: usize, bias: &[f32], to: *mut f32, to_steps: (usize, usize),
             ) {
                 // SAFETY: as above.
-                unsafe { <$over>::outputs::<$lanes>(from, step, count, bias, to, to_step) }
+                unsafe { <$over>::outputs::<$lanes>(from, step, count, bias, to, to_steps) }
             }
 
             $(#[$feature])?
@@ -448,6 +528,10 @@ macro_rules! transforms {
             tile!(two_of_five, $lanes, TwoOfFiveTile, $(#[$feature])?);
             tile!(flat_four, $lanes, FlatFourTile, $(#[$feature])?);
             tile!(flat_two_of_five, $lanes, FlatTwoOfFiveTile, $(#[$feature])?);
+            tile!(strided_two, $lanes, StridedTwoTile, $(#[$feature])?);
+            tile!(strided_three, $lanes, StridedThreeTile, $(#[$feature])?);
+            tile!(transposed_two, $lanes, TransposedTwoTile, $(#[$feature])?);
+            tile!(transposed_three, $lanes, TransposedThreeTile, $(#[$feature])?);
 
             /// In the order of [`Kind::ALL`](super::Kind::ALL).
             pub const TRANSFORMS: Every = Every([
@@ -456,6 +540,10 @@ macro_rules! transforms {
                 two_of_five::TRANSFORMS,
                 flat_four::TRANSFORMS,
                 flat_two_of_five::TRANSFORMS,
+                strided_two::TRANSFORMS,
+                strided_three::TRANSFORMS,
+                transposed_two::TRANSFORMS,
+                transposed_three::TRANSFORMS,
             ]);
         }
     };

@@ -9,7 +9,7 @@ use super::super::blocked::channel_tile::Rows;
 use super::super::blocked::{Chunk, Loops, WIDTH, chunks_of_channels, pack};
 use super::super::geometry::Geometry;
 use super::taps::{self, TAPS, Taps};
-use super::tiles::{Bundle, Walk, apart, clear};
+use super::tiles::{Bundle, Run, Walk, apart, clear};
 use super::transform::Transforms;
 use crate::shared::Shared;
 
@@ -115,12 +115,12 @@ impl Work<'_> {
 
     /// Sums of the runs before the one that begins with a tap.
     fn before(&self, part: usize, chunk: Chunk, tap: usize) -> usize {
-        self.walk.runs().take_while(|taps| taps.start < tap).map(|taps| self.run(part, chunk, taps.len()).1).sum()
+        self.walk.runs().take_while(|run| run.taps.start < tap).map(|run| self.run(part, chunk, run.taps.len()).1).sum()
     }
 
     /// Sums of a component for one chunk: `[channel][tap][lane]` for each run of taps.
     fn sums(&self, part: usize, chunk: Chunk) -> usize {
-        apart(self.walk.runs().map(|taps| self.run(part, chunk, taps.len()).1).sum())
+        apart(self.walk.runs().map(|run| self.run(part, chunk, run.taps.len()).1).sum())
     }
 
     /// The sums of one group of output channels and one part of the channels over some bundles,
@@ -247,14 +247,14 @@ impl Work<'_> {
             packed.len() >= bundles * components * component && gradient.len() >= bundles * components * row,
             "components of all bundles"
         );
-        for taps in walk.runs() {
+        for Run { taps, from, .. } in walk.runs() {
             let table = self.loops.channels.table(chunk.lanes / WIDTH, walk.sharing);
             let (_, Some(run)) = table.block(taps.len()) else { unreachable!("a block for every length of a run") };
             let (count, used) = self.run(part, chunk, taps.len());
             let offsets = self.offsets(part, count);
             let before = self.before(part, chunk, taps.start);
             for (c, sums) in sums.chunks_exact_mut(length).enumerate() {
-                let (x, dy) = (&packed[c * component + taps.start * walk.sharing..], &gradient[c * row..]);
+                let (x, dy) = (&packed[c * component + from..], &gradient[c * row..]);
                 let sums = sums[before..][..used].chunks_exact_mut(count * taps.len() * chunk.lanes);
                 for (offsets, sums) in offsets.chunks_exact(count).zip(sums) {
                     // SAFETY: the assertion covers what is read, a row of which has one value of each
@@ -283,7 +283,7 @@ impl Work<'_> {
             (here, rest) = rest.split_at(components * step);
             for (index, channel) in channels.clone().enumerate() {
                 for vector in (0..chunk.lanes).step_by(WIDTH) {
-                    for run in walk.runs() {
+                    for run in walk.runs().map(|run| run.taps) {
                         let before = self.before(part, chunk, run.start);
                         let from = &here[before + index * run.len() * chunk.lanes + vector..];
                         // SAFETY: the last component has a register of these lanes for each tap,
@@ -293,6 +293,7 @@ impl Work<'_> {
                             (self.transforms.taps)(from.as_ptr(), (step, chunk.lanes), taps, run);
                         }
                     }
+                    walk.in_order(&mut taps[..count]);
                     taps::turned(self.loops, &taps, count, &mut turned);
                     let lane = chunk.first + vector;
                     // The sums of the tiles that share registers.
