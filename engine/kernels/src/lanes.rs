@@ -18,11 +18,11 @@ pub(crate) trait Lanes: Copy {
     unsafe fn splat_two(from: *const f32) -> Self;
     /// Sixteen neighbours.
     unsafe fn load(from: *const f32) -> Self;
-    /// Fewer than sixteen neighbours, and zeros; nothing beyond them is read.
+    /// Sixteen neighbours or fewer, and zeros; nothing beyond them is read.
     unsafe fn load_first(from: *const f32, count: usize) -> Self;
     /// Writes sixteen neighbours.
     unsafe fn store(self, to: *mut f32);
-    /// Writes fewer than sixteen neighbours; nothing beyond them is written.
+    /// Writes sixteen neighbours or fewer; nothing beyond them is written.
     unsafe fn store_first(self, to: *mut f32, count: usize);
     /// `self + a * b`, rounded once where the processor can.
     unsafe fn fma(self, a: Self, b: Self) -> Self;
@@ -173,20 +173,39 @@ mod tests {
         assert_eq!(found[2], std::array::from_fn(|i| (3 + i % 2) as f32));
     }
 
+    fn check_first<L: Lanes>() {
+        let values: [f32; 16] = std::array::from_fn(|i| 1.0 + i as f32);
+        for count in 0..=16 {
+            let (mut whole, mut part) = ([9.0_f32; 16], [9.0_f32; 16]);
+            // SAFETY: `count` values are read, of a vector that has no more, and as many written; the
+            // caller has the instructions.
+            unsafe {
+                L::load_first(values[..count].to_vec().as_ptr(), count).store(whole.as_mut_ptr());
+                L::load(values.as_ptr()).store_first(part.as_mut_ptr(), count);
+            }
+            assert_eq!(whole, std::array::from_fn(|i| if i < count { values[i] } else { 0.0 }), "{count} read");
+            assert_eq!(part, std::array::from_fn(|i| if i < count { values[i] } else { 9.0 }), "{count} written");
+        }
+    }
+
     #[test]
-    fn two_values_are_repeated_and_two_rows_are_in_turn() {
-        check_two::<Portable>();
+    fn two_values_are_repeated_two_rows_are_in_turn_and_parts_are_read_and_written() {
+        fn check_all<L: Lanes>() {
+            check_two::<L>();
+            check_first::<L>();
+        }
+        check_all::<Portable>();
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx512f") {
-                check_two::<Avx512>();
+                check_all::<Avx512>();
             }
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                check_two::<Avx2>();
+                check_all::<Avx2>();
             }
         }
         #[cfg(target_arch = "aarch64")]
-        check_two::<Neon>();
+        check_all::<Neon>();
     }
 
     #[test]

@@ -210,11 +210,23 @@ impl Lanes for Avx512Bf16 {
     }
 }
 
+/// Masks of the first of sixteen values: all bits of one that is wanted, sixteen times, and none.
+static FIRST: [i32; 32] = {
+    let mut masks = [0; 32];
+    let mut at = 0;
+    while at < 16 {
+        masks[at] = -1;
+        at += 1;
+    }
+    masks
+};
+
 /// Two registers of AVX2.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2([__m256; 2]);
 
 // SAFETY (all blocks): the caller grants AVX2, FMA and the ranges named at the trait.
+
 impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -242,13 +254,12 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     unsafe fn load_first(from: *const f32, count: usize) -> Self {
-        let mut all = [0.0_f32; 16];
-        for (i, value) in all.iter_mut().enumerate().take(count) {
-            // SAFETY: the caller grants `count` values.
-            *value = unsafe { *from.add(i) };
-        }
-        // SAFETY: sixteen values.
-        unsafe { Self::load(all.as_ptr()) }
+        // SAFETY: as above; the masks of the first `count` values begin where so many of the table's
+        // are left, and what is masked out is not read.
+        Avx2(unsafe {
+            let mask = FIRST.as_ptr().add(16 - count);
+            [0, 8].map(|half| _mm256_maskload_ps(from.add(half), _mm256_loadu_si256(mask.add(half).cast())))
+        })
     }
 
     #[inline(always)]
@@ -261,12 +272,30 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn store_first(self, to: *mut f32, count: usize) {
-        let mut all = [0.0_f32; 16];
-        // SAFETY: sixteen values, then the `count` that the caller grants.
+    unsafe fn store_first(self, mut to: *mut f32, count: usize) {
+        let [mut eight, last] = self.0;
+        // SAFETY: as above; each branch writes a part of the `count` values. A masked store takes
+        // longer on many processors.
         unsafe {
-            self.store(all.as_mut_ptr());
-            std::ptr::copy_nonoverlapping(all.as_ptr(), to, count);
+            if count == 16 {
+                return self.store(to);
+            }
+            if count & 8 != 0 {
+                _mm256_storeu_ps(to, eight);
+                (to, eight) = (to.add(8), last);
+            }
+            let mut four = _mm256_castps256_ps128(eight);
+            if count & 4 != 0 {
+                _mm_storeu_ps(to, four);
+                (to, four) = (to.add(4), _mm256_extractf128_ps::<1>(eight));
+            }
+            if count & 2 != 0 {
+                _mm_storel_pd(to.cast(), _mm_castps_pd(four));
+                (to, four) = (to.add(2), _mm_movehl_ps(four, four));
+            }
+            if count & 1 != 0 {
+                _mm_store_ss(to, four);
+            }
         }
     }
 
