@@ -1,7 +1,12 @@
 //! Convolutions of kernel 3 or 5, stride 1 and some channels by Winograd's minimal filtering over
 //! planes and rows (A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks",
 //! 2016): F(4 x 4, 3 x 3) with four times fewer products, F(2 x 2, 3 x 3) for small sizes, F(2 x 2,
-//! 5 x 5), and F(4, 3) and F(2, 5) over rows alone where kernels are flat, as in 2-D.
+//! 5 x 5), and F(4, 3) and F(2, 5) over rows alone where kernels are flat, as in 2-D. A kernel of 3
+//! at stride 2 is one of two taps over the even planes (rows) and one of a single tap over the odd
+//! ones: with F(3, 2) for the former 49 products take the place of 81, with F(2, 2) 25 that of 36.
+//! The same is true of its transpose, the transposed convolution, where the products are those of the
+//! source. Along the row, values at even positions are put before those at odd ones; the outputs of the
+//! transpose are summed apart, and come together where components become outputs.
 //!
 //! A tile is some planes by some rows of outputs. The rows of the source that it reads become
 //! components by additions of whole rows ([`transform`]); each is multiplied with weights of its
