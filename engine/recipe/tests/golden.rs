@@ -163,15 +163,17 @@ fn a_pass_of_five_models_is_that_of_totalsegmentator() {
     let differing = found_labels.iter().zip(&labels).zip(&ambiguous).filter(|((a, b), _)| a != b);
     let (near, far): (Vec<_>, Vec<_>) = differing.partition(|(_, tie)| **tie > 0.0);
     assert!(far.is_empty() && near.len() <= 5, "{} voxels differ, and {} near ties", far.len(), near.len());
-    if !near.is_empty() {
-        return;
-    }
+    // Where a near tie ended otherwise, the statistics of its two classes are others.
+    let touched = |class: &str| {
+        let of = |label: f32| opened.names().get(&(label as u16)).is_some_and(|name| name == class);
+        near.iter().any(|((found, recorded), _)| of(**found) || of(**recorded))
+    };
     for (name, incomplete) in [("statistics", false), ("statistics_incomplete", true)] {
         let (found, recorded) = (found.statistics(incomplete), nnunet::json(&pass.join(format!("{name}.json"))));
         let recorded = recorded.as_object().expect("classes");
         assert_eq!(found.as_object().map(|found| found.len()), Some(recorded.len()));
         assert!(recorded.values().any(|class| class["volume"] != 0.0), "{name}: nothing is measured");
-        for (class, expected) in recorded {
+        for (class, expected) in recorded.iter().filter(|(class, _)| !touched(class)) {
             for what in ["volume", "intensity"] {
                 let [a, b] = [&found[class][what], &expected[what]].map(|value| value.as_f64().expect("a number"));
                 assert!((a - b).abs() <= 1e-6 * b.abs(), "{name}: {what} of {class}: {a}, recorded {b}");

@@ -55,6 +55,8 @@ pub struct TotalLabels {
     grid: Grid,
     /// In the order of the labels.
     measures: Vec<(String, Measures)>,
+    /// Volume of a voxel that is measured, in mm³.
+    voxel: f64,
 }
 
 /// What is measured of a class.
@@ -63,8 +65,6 @@ struct Measures {
     voxels: u64,
     /// Sum of the image's values, each truncated to a whole number.
     sum: f64,
-    /// Volume of a voxel in mm³.
-    voxel: f64,
     /// Whether it comes within [`BORDER`] voxels of the image's border: a part may lie outside.
     cut: bool,
 }
@@ -87,7 +87,7 @@ impl TotalLabels {
             let (volume, intensity) = match measures {
                 Measures { voxels: 0, .. } => (0.0, 0.0),
                 Measures { cut: true, .. } if !incomplete => (0.0, 0.0),
-                Measures { voxels, sum, voxel, .. } => (*voxels as f64 * voxel, five_digits(sum / *voxels as f64)),
+                Measures { voxels, sum, .. } => (*voxels as f64 * self.voxel, five_digits(sum / *voxels as f64)),
             };
             (name.clone(), json!({"volume": volume, "intensity": intensity}))
         };
@@ -223,16 +223,14 @@ impl TotalSegmentator {
             }
         }
         let fast = self.total && self.cube.is_some_and(|cube| (cube - FAST).abs() < SAME);
-        let of_input = fast.then(|| self.measure(&merged, &input, voxels));
+        let of_input = fast.then(|| (self.measure(&merged, &input), voxels));
         let labels = if merged.shape == shape { merged } else { restored(&merged, shape) };
-        let measures = of_input.unwrap_or_else(|| self.measure(&labels, &volume, spacing));
-        Ok(TotalLabels { labels, grid, measures })
+        let (measures, voxels) = of_input.unwrap_or_else(|| (self.measure(&labels, &volume), spacing));
+        Ok(TotalLabels { labels, grid, measures, voxel: voxels.iter().product() })
     }
 
-    fn measure(&self, labels: &Volume<u16>, image: &Volume, spacing: Axes3<f64>) -> Vec<(String, Measures)> {
-        let voxel: f64 = spacing.iter().product();
-        let mut found: BTreeMap<u16, Measures> =
-            self.names.keys().map(|label| (*label, Measures { voxel, ..Measures::default() })).collect();
+    fn measure(&self, labels: &Volume<u16>, image: &Volume) -> Vec<(String, Measures)> {
+        let mut found: BTreeMap<u16, Measures> = self.names.keys().map(|label| (*label, Measures::default())).collect();
         let [depth, height, width] = labels.shape;
         let near = |at: usize, of: usize| at < BORDER || at + BORDER >= of;
         for (row, (labels, values)) in labels.data.chunks(width.max(1)).zip(image.data.chunks(width.max(1))).enumerate()

@@ -250,7 +250,7 @@ impl Walk {
         })
     }
 
-    /// Brings the taps of a kernel in the order of the runs.
+    /// Brings the taps of a kernel in the order of the runs; of a forward sum, and back.
     pub fn order(&self, taps: &mut [[f32; WIDTH]]) {
         match self.kind.pace() {
             Pace::Each if self.backwards => taps.reverse(),
@@ -259,13 +259,6 @@ impl Walk {
             Pace::Halved => taps.chunks_exact_mut(3).for_each(|row| row.swap(1, 2)),
             // Outputs at odd places are sums of the last tap and the first.
             Pace::Doubled => taps.chunks_exact_mut(3).for_each(|row| row.rotate_right(1)),
-        }
-    }
-
-    /// [`order`](Self::order) backwards, for a forward sum.
-    pub fn in_order(&self, taps: &mut [[f32; WIDTH]]) {
-        if self.kind.pace() == Pace::Halved {
-            taps.chunks_exact_mut(3).for_each(|row| row.swap(1, 2));
         }
     }
 

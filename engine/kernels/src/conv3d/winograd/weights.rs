@@ -293,7 +293,7 @@ impl Work<'_> {
                             (self.transforms.taps)(from.as_ptr(), (step, chunk.lanes), taps, run);
                         }
                     }
-                    walk.in_order(&mut taps[..count]);
+                    walk.order(&mut taps[..count]);
                     taps::turned(self.loops, &taps, count, &mut turned);
                     let lane = chunk.first + vector;
                     // The sums of the tiles that share registers.
