@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use hearth_nnunet::total::{resampled, restored, total_classes};
-use hearth_nnunet::{Axes3, Case, ModelFolder, Volume};
+use hearth_nnunet::{Case, ModelFolder, Volume};
 use hearth_registry::unknown;
 use serde_json::{Map, Value, json};
 
