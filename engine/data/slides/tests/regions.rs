@@ -315,6 +315,36 @@ fn neighbours_fit_together_at_any_resolution() {
     }
 }
 
+/// Channels without the meaning of an opacity are reduced each on its own: as a slide of that channel alone.
+#[test]
+fn channels_do_not_weigh_each_other() {
+    let slide_of = |storage: &Storage, color: u16, value: &dyn Fn(usize, usize, usize) -> u32| {
+        let page = page_of(storage, false, value).with(262, Values::Short(vec![color]));
+        open_with(tiff(&[page]), Background::Black)
+    };
+    const GRAY: u16 = 1;
+    const CMYK: u16 = 5;
+    for (samples, bytes, color) in [(2, 1, GRAY), (2, 2, GRAY), (4, 2, GRAY), (4, 1, CMYK)] {
+        let all = Storage { width: 70, height: 50, samples, bytes, ..Storage::default() };
+        let read = |slide: Slide| slide.read_at((0.0, 0.0), Resolution::Downsample(2.5), (28, 20)).expect("a region");
+        let together = read(slide_of(&all, color, &value));
+        assert_eq!(together.channels, samples);
+        for channel in 0..samples {
+            let alone = read(slide_of(&Storage { samples: 1, ..all }, GRAY, &|x, y, _| value(x, y, channel)));
+            for (x, y) in (0..20).flat_map(|y| (0..28).map(move |x| (x, y))) {
+                let (got, wanted) = (together.pixel(x, y)[channel], alone.pixel(x, y)[0]);
+                assert!((got - wanted).abs() <= 1.0, "{color}, {x}, {y}, channel {channel}: {got}, alone {wanted}");
+            }
+        }
+    }
+    // What is transparent has no colour to give: red beside transparent green.
+    let storage = Storage { samples: 4, ..Storage::default() };
+    let page = page_of(&storage, false, |x, _, c| [[255, 0, 0, 255], [0, 255, 0, 0]][x % 2][c]);
+    let slide = open(tiff(&[page.with(338, Values::Short(vec![2]))]));
+    let pixel = slide.read_at((0.0, 0.0), Resolution::Downsample(2.0), (10, 5)).expect("a region").pixel(5, 2);
+    assert!(pixel[0] >= 254.0 && pixel[1] <= 1.0 && (pixel[3] - 127.5).abs() <= 1.0, "{pixel:?}");
+}
+
 #[test]
 fn a_thumbnail_is_the_whole_slide() {
     let slide = open(pyramid());

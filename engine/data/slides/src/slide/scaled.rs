@@ -6,7 +6,7 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 use super::{Resolution, Slide};
 use crate::error::{Fault, SlideError};
 use crate::limits::checked_bytes;
-use crate::raster::{Raster, SampleType, Samples};
+use crate::raster::{Color, Raster, SampleType, Samples};
 
 /// A level this close (relatively) to the requested resolution is read unchanged.
 const SAME: f64 = 0.01;
@@ -92,12 +92,11 @@ impl Slide {
                 let (w, h) = (x.block().min(width - left), y.block().min(height - top));
                 let (columns, rows) = (x.source(left, w), y.source(top, h));
                 let read = self.read_region(level, columns.first, rows.first, columns.len, rows.len)?;
-                let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).crop(
-                    columns.start,
-                    rows.start,
-                    columns.span,
-                    rows.span,
-                );
+                // Opacity alone weighs other channels: black of CMYK and unspecified ones do not.
+                let options = ResizeOptions::new()
+                    .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
+                    .use_alpha(matches!(nothing.color, Color::GrayAlpha | Color::Rgba))
+                    .crop(columns.start, rows.start, columns.span, rows.span);
                 let mut block = Image::new(w as u32, h as u32, pixel);
                 ImageRef::new(columns.len as u32, rows.len as u32, read.samples.as_bytes(), pixel)
                     .map_err(|error| error.to_string())
