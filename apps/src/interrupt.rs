@@ -1,5 +1,5 @@
 //! Ctrl-C: while a run is being prepared it ends the program, while it runs the first one asks it
-//! to stop after its step.
+//! to stop after its step. Between cases of a prediction it ends the program, too.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,8 @@ enum Stage {
     Running(Arc<AtomicBool>),
     /// This rank has done its part; others stop theirs after a step.
     Waiting,
+    /// Cases are done one after another; what was written stays, and is not done again.
+    Cases,
     /// The run was asked to stop already, or there is nothing left to stop.
     Ending,
 }
@@ -41,7 +43,13 @@ pub fn listen() -> Outcome {
                         note!("\ninterrupted before the first step; what was written is in {}", kept.display())
                     }
                 }
-                std::process::exit(130);
+                leave();
+            }
+            Stage::Cases => {
+                note!(
+                    "\ninterrupted: what was written is complete; the same command, without --overwrite, does the rest"
+                );
+                leave();
             }
             Stage::Running(flag) => {
                 flag.store(true, Ordering::SeqCst);
@@ -50,10 +58,22 @@ pub fn listen() -> Outcome {
                 note!("\ninterrupted: finishing this step and writing a checkpoint ({more})");
             }
             Stage::Waiting => *stage = Stage::Ending,
-            Stage::Ending => std::process::exit(130),
+            Stage::Ending => leave(),
         }
     })
     .while_doing(|| "cannot listen for Ctrl-C")
+}
+
+/// Ends the program; nothing that is half written stays.
+fn leave() -> ! {
+    hearth_files::remove_unfinished();
+    std::process::exit(130)
+}
+
+/// Installs the handler for a command that does one case after another, each of which has its own files.
+pub fn listen_between_cases() -> Outcome {
+    *lock(&STAGE) = Stage::Cases;
+    listen()
 }
 
 /// A run has begun: the first Ctrl-C sets `flag`.

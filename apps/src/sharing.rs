@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Failure, Outcome};
 use crate::ranks::{RanksArgs, is_first};
 use crate::run::{finish, gathered, together};
-use crate::{note, out, terminal};
+use crate::{interrupt, note, out, terminal};
 
 /// How long ranks that share images wait for each other: one may have all the large ones. A rank
 /// that ended is noticed at once, whatever this is.
@@ -19,6 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Works as each of the ranks, or as the only one.
 pub fn shared(by: RanksArgs, work: impl Fn(Option<&Ranks>) -> Outcome + Sync) -> Outcome {
     by.run(|ranks| finished(ranks, &work))
+}
+
+/// The same, where each case has files of its own: Ctrl-C ends the program, and says that they stay.
+pub fn shared_cases(by: RanksArgs, work: impl Fn(Option<&Ranks>) -> Outcome + Sync) -> Outcome {
+    shared(by, |ranks| {
+        if is_first(ranks) {
+            interrupt::listen_between_cases()?;
+        }
+        work(ranks)
+    })
 }
 
 /// Works as a rank on cases of its own, and waits at the end for those that have the larger ones.

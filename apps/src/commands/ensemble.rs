@@ -11,7 +11,7 @@ use crate::error::Outcome;
 use crate::note;
 use crate::ranks::{RanksArgs, local_rank};
 use crate::run::given::expanded;
-use crate::sharing::{prepared, shared};
+use crate::sharing::{prepared, shared_cases};
 use hearth_train::Ranks;
 
 /// Arguments of `hearth ensemble`.
@@ -46,7 +46,7 @@ pub struct Args {
 
 /// Predicts each image with all runs. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
-    shared(args.ranks, |ranks| of_rank(args, ranks))
+    shared_cases(args.ranks, |ranks| of_rank(args, ranks))
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {

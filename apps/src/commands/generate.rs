@@ -32,11 +32,12 @@ pub fn generate(args: &Args, trained: &Trained, count: u64) -> Outcome {
             image.data = image.data.clamp(0.0, 1.0);
             options.scale = Some(255.0);
         }
-        write_image(path, &image, &options).while_doing(|| format!("cannot write {}", path.display()))?;
         let facts = json!({
             "seed": seed, "index": index, "checkpoint": trained.checkpoint, "recipe": trained.plan.recipe.title(),
         });
-        outputs.record(path, facts)?;
+        outputs.make(path, facts, || {
+            write_image(path, &image, &options).while_doing(|| format!("cannot write {}", path.display()))
+        })?;
         out!("{}", path.display());
     }
     if outside > 0 {

@@ -74,8 +74,9 @@ pub fn export(model: &Path, file: &Path, checkpoint: &str, args: &PackageArgs) -
     }
     let mut outputs = Outputs::new("export", args.overwrite);
     outputs.claim(file)?;
-    let written = package::write(model, file, &args.options(checkpoint)?)?;
-    outputs.record(file, json!({ "model": model.display().to_string() }))?;
+    let options = args.options(checkpoint)?;
+    let facts = json!({ "model": model.display().to_string() });
+    let written = outputs.make(file, facts, || package::write(model, file, &options))?;
     out!("{}", file.display());
     let package = Package::open(file)?;
     let unknown: Vec<&str> = package

@@ -50,9 +50,10 @@ fn what_it_is(folder: &Path) -> Option<String> {
     Some("it has no dataset.json".to_owned())
 }
 
-/// The folders in a folder that have a `dataset.json`, by name.
+/// The folders in a folder that have a `dataset.json`, by name; not hidden ones, which are somebody's copies.
 fn data_sets(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
     let mut sets: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| is_set(path)).collect();
     sets.sort();
     sets
@@ -80,6 +81,7 @@ mod tests {
         write("model/fold_0/checkpoint_final.pth", "");
         write("msd/dataset.json", r#"{"modality": {"0": "CT"}, "training": []}"#);
         write("raw/Dataset001_A/dataset.json", r#"{"file_ending": ".nii.gz"}"#);
+        write("raw/.Dataset000_copied/dataset.json", r#"{"file_ending": ".nii.gz"}"#);
         for (name, part) in [
             ("nowhere", "there is no such folder"),
             ("some.txt", "this is a file"),

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use hearth_data::dicom::Authorship;
 use hearth_data::writers::coding_of;
-use hearth_data::{NiftiOptions, write_nifti};
+use hearth_data::{Image, NiftiOptions, write_nifti};
 use hearth_registry::counted;
 use hearth_train::{Floats, Ranks};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::commands::generate::generate;
 use crate::commands::opening::OpeningArgs;
@@ -28,10 +28,10 @@ use crate::ranks::{RanksArgs, is_first, local_rank};
 use crate::recipe::Output;
 use crate::run::dicom_end;
 use crate::run::given::expanded;
-use crate::run::outputs::{Outputs, sum};
+use crate::run::outputs::{KEY, Outputs, sum};
 use crate::run::package::codes_of;
 use crate::run::{NO_REGIONS, Overlap, Ready, Segmented, StageSeconds, Trained, Wanted, overlapped};
-use crate::sharing::{Done, own, prepared, shared};
+use crate::sharing::{Done, own, prepared, shared_cases};
 use crate::terminal::{keep_unsaid, seconds, speak_here, speaks_here, unsaid};
 use crate::{note, out};
 
@@ -138,13 +138,18 @@ impl Args {
     }
 }
 
-/// Predicts each image. An error in one does not stop the others.
+/// The command: predicts each image. An error in one does not stop the others.
 pub fn run(args: &Args) -> Outcome {
+    shared_cases(args.ranks, |ranks| predict(args, ranks))
+}
+
+/// The same, within another command.
+pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let args = &Args { images: expanded(&args.images)?, ..args.clone() };
-    shared(args.ranks, |ranks| match args.held_out {
+    match args.held_out {
         true => predict_held_out::run(args, ranks),
         false => of_rank(args, ranks),
-    })
+    }
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
@@ -345,14 +350,15 @@ fn write(
     }
     let drawn = |said: &mut Said, drawn: Option<Outcome<Vec<u8>>>| -> Outcome {
         let (Some(path), Some(file)) = (picture, drawn) else { return Ok(()) };
-        outputs.write(path, file?)?;
+        let file = file?;
+        outputs.make(path, json!({ KEY: key }), || folders::replace(path, file))?;
         said.file("picture", path);
         Ok(())
     };
-    let made = found.picture;
+    let picture_made = found.picture;
     let (found, map) = match found.result {
         Predicted::Scores(scores) => {
-            drawn(said, made)?;
+            drawn(said, picture_made)?;
             said.scores(labels, &scores);
             return Ok(Some(scores));
         }
@@ -363,7 +369,6 @@ fn write(
     let doing = |path: &Path| format!("cannot write {}", path.display());
     let volume = || NiftiOptions::default().description(made_by);
     let options = if output.is_map() { NiftiOptions::label().description(made_by) } else { volume() };
-    write_nifti(result, map, options).while_doing(|| doing(result))?;
     let files: Vec<&PathBuf> = input.files().collect();
     let sums = files.iter().map(|file| if file.is_file() { Ok(Some(sum(file)?)) } else { Ok(None) });
     let sums = sums.collect::<Outcome<Vec<Option<String>>>>()?;
@@ -373,7 +378,7 @@ fn write(
     };
     let mut facts = json!({
         "input": named, "input_blake3": summed, "checkpoint": checkpoint,
-        "recipe": title, "weights_blake3": weights, "result_of": key,
+        "recipe": title, "weights_blake3": weights, KEY: key,
     });
     if let Some(members) = members {
         facts["ensemble"] = json!(members);
@@ -392,10 +397,12 @@ fn write(
     if let Some(classes) = region_labels {
         facts["region_labels"] = classes.clone();
     }
-    outputs.record(result, facts.clone())?;
+    let made = |path: &Path, facts: &Value, map: &Image, options: NiftiOptions| {
+        outputs.make(path, facts.clone(), || write_nifti(path, map, options).while_doing(|| doing(path)))
+    };
+    made(result, &facts, map, options)?;
     if let (Some(path), Some(maps)) = (probabilities, &found.probabilities) {
-        write_nifti(path, maps, volume()).while_doing(|| doing(path))?;
-        outputs.record(path, facts.clone())?;
+        made(path, &facts, maps, volume())?;
         said.file("probabilities", path);
     }
     if let Some((series, files)) = dicom {
@@ -405,8 +412,7 @@ fn write(
         let by = by.contribution(format!("{made_by}; series {}", series.uid()));
         for (file, path) in files {
             let bytes = found.to_dicom(*file, series, labels, codes, &by).while_doing(|| doing(path))?;
-            folders::replace(path, bytes)?;
-            outputs.record(path, facts.clone())?;
+            outputs.make(path, facts.clone(), || folders::replace(path, bytes))?;
             let kind = dicom_end(*file).trim_start_matches('_').trim_end_matches(".dcm");
             said.file(&format!("dicom_{kind}"), path);
         }
@@ -417,22 +423,19 @@ fn write(
     if let Some(surfaces) = surfaces {
         for (place, bytes) in found.surfaces(labels, surfaces.end, &surfaces.options)? {
             let Some(path) = surfaces.paths.get(place) else { continue };
-            folders::replace(path, bytes)?;
-            outputs.record(path, facts.clone())?;
+            outputs.make(path, facts.clone(), || folders::replace(path, bytes))?;
             said.file("surface", path);
         }
     }
     for (path, (name, map)) in maps.iter().zip(disagreement) {
-        write_nifti(path, map, volume()).while_doing(|| doing(path))?;
-        outputs.record(path, facts.clone())?;
+        made(path, &facts, map, volume())?;
         said.file(name, path);
     }
-    drawn(said, made)?;
+    drawn(said, picture_made)?;
     said.volumes(|| found.volumes(labels));
     if let (Some(path), Some((std, vvc))) = (deviation, uncertainty) {
-        write_nifti(path, std, volume()).while_doing(|| doing(path))?;
         facts["volume_variation_coefficient"] = json!(vvc);
-        outputs.record(path, facts)?;
+        made(path, &facts, std, volume())?;
         said.deviation(path, *vvc);
     }
     said.file(if output.is_map() { "labels" } else { "image" }, result);

@@ -13,7 +13,7 @@ use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::ranks::is_first;
 use crate::run::StageSeconds;
-use crate::run::outputs::{Outputs, record_of, sum, written_by};
+use crate::run::outputs::{KEY, Outputs, is_made_of, is_whole, sum};
 use crate::sharing::{Done, own, prepared};
 use crate::terminal::{progress, seconds, speaks};
 
@@ -219,7 +219,6 @@ fn open(args: &Args) -> Outcome<NnunetEnsemble> {
 fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<Planned> {
     let mut outputs = Outputs::new(COMMAND, args.files.overwrite);
     // A call that was ended while it wrote results left some of them.
-    let mut begun = Outputs::new(COMMAND, true);
     let models = opened.members().iter().map(|member| Ok(member.key()?)).collect::<Outcome<Vec<Value>>>()?;
     let ending = &opened.first().folder.dataset.file_ending;
     let mut tasks = Vec::new();
@@ -233,19 +232,15 @@ fn tasks(args: &Args, opened: &NnunetEnsemble) -> Outcome<Planned> {
             let previous = previous.map(|folder| opened.first().previous_labels(folder, &case).unwrap_or_default());
             let key = key(&models, &case, previous.as_ref());
             let all = || std::iter::once(&labels).chain(probabilities.iter().flatten());
-            let same = record_of(&labels).is_some_and(|record| !key.is_null() && record["result_of"] == key);
+            let same = all().all(|path| is_whole(path, COMMAND)) && is_made_of(&labels, &key);
             if same && !args.files.overwrite {
-                if all().all(|path| path.is_file() && written_by(path, COMMAND)) {
-                    note!("{}: done by an earlier call", case.name);
-                    if args.files.json && speaks() {
-                        skipped(&case.name, as_json(case.files.iter()), &all().collect::<Vec<_>>());
-                    }
-                    continue;
+                note!("{}: done by an earlier call", case.name);
+                if args.files.json && speaks() {
+                    skipped(&case.name, as_json(case.files.iter()), &all().collect::<Vec<_>>());
                 }
-                all().try_for_each(|path| begun.claim(path))?;
-            } else {
-                all().try_for_each(|path| outputs.claim(path))?;
+                continue;
             }
+            all().try_for_each(|path| outputs.claim_for(path, &key))?;
             tasks.push(Task { case, labels, probabilities, key });
         }
     }
@@ -333,20 +328,17 @@ fn predict(
     let plans = &opened.first().folder.plans;
     let heads: Vec<&str> = opened.first().folder.dataset.labels.heads.iter().map(|(name, _)| name.as_str()).collect();
     let facts = json!({
-        "input": files, "input_blake3": sums, "result_of": key, "dataset": plans.dataset_name, "heads": heads,
+        "input": files, "input_blake3": sums, KEY: key, "dataset": plans.dataset_name, "heads": heads,
         "models": opened.members().iter().map(|m| m.folder.path.display().to_string()).collect::<Vec<_>>(),
     });
     let doing = |path: &Path| format!("writing {}", path.display());
     if let Some([path, beside]) = probabilities {
-        found.write_probabilities(path).while_doing(|| doing(path))?;
-        outputs.record(path, facts.clone())?;
+        outputs.make(path, facts.clone(), || found.write_probabilities(path).while_doing(|| doing(path)))?;
         said.file("probabilities", path);
-        found.write_properties(beside).while_doing(|| doing(beside))?;
-        outputs.record(beside, facts.clone())?;
+        outputs.make(beside, facts.clone(), || found.write_properties(beside).while_doing(|| doing(beside)))?;
         said.file("properties", beside);
     }
-    found.write(labels).while_doing(|| doing(labels))?;
-    outputs.record(labels, facts)?;
+    outputs.make(labels, facts, || found.write(labels).while_doing(|| doing(labels)))?;
     spent.write = start.elapsed().as_secs_f64() - spent.predict;
     said.file("labels", labels);
     Ok(())

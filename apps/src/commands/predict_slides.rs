@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::commands::predict::Args;
 use crate::error::{Context, Failure, Outcome};
 use crate::picture::SlidePicture;
-use crate::run::outputs::{Outputs, written_by};
+use crate::run::outputs::{Outputs, is_whole};
 use crate::run::{Disagreement, SlideMap, Tiles, Trained, grey, npy};
 use crate::sharing::{Done, own, prepared};
 use crate::terminal::{clear_line, seconds, watched};
@@ -66,7 +66,7 @@ impl Task {
         let record = std::fs::read_to_string(self.map.with_extension("npy.hearth.json"));
         let record = record.ok().and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
         let same = record.is_some_and(|record| trained.slide_key(&self.slide).is_ok_and(|key| record["map_of"] == key));
-        same && self.files().all(|path| path.is_file() && written_by(path, command))
+        same && self.files().all(|path| is_whole(path, command))
     }
 }
 
@@ -215,7 +215,6 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
     };
     let png = picture.draw().png().while_doing(|| format!("cannot draw {}", task.picture.display()))?;
     outputs.write(&task.picture, png)?;
-    hearth_files::replace(&task.map, map.npy()).while_doing(|| format!("cannot write {}", task.map.display()))?;
     let mut facts = json!({
         "slide": task.slide.display().to_string(), "width": map.slide.0, "height": map.slide.1,
         "scale": map.scale, "mpp": map.mpp, "patches": map.patches, "detections": peaks.len(),
@@ -226,7 +225,9 @@ fn predict(trained: &Trained, task: &Task, outputs: &Outputs) -> Outcome {
         facts["ensemble"] = json!(ensemble.members());
     }
     // Last, so that a slide whose record is there is whole.
-    outputs.record(&task.map, facts)?;
+    outputs.make(&task.map, facts, || {
+        hearth_files::replace(&task.map, map.npy()).while_doing(|| format!("cannot write {}", task.map.display()))
+    })?;
     // The map holds all that it did.
     let _ = std::fs::remove_file(&task.partial);
     task.files().for_each(|path| out!("{}", path.display()));

@@ -13,7 +13,7 @@ use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::recipe::Output;
 use crate::run::inputs::{Input, inputs};
-use crate::run::outputs::{Outputs, record_of, written_by};
+use crate::run::outputs::{Outputs, is_made_of, is_whole};
 use crate::run::{Trained, dicom_end, previous_labels};
 use crate::terminal::speaks;
 
@@ -51,8 +51,6 @@ pub(super) fn tasks(
     outputs: &mut Outputs,
 ) -> Outcome<Vec<Task>> {
     let (mut tasks, recipe) = (Vec::new(), &trained.plan.recipe);
-    // A call that was ended while it wrote results left some of them.
-    let mut begun = Outputs::new(command, true);
     let maps = trained.ensemble.as_ref().map_or(&[][..], |ensemble| ensemble.maps());
     let (end, output) = match recipe.output() {
         Output::Image => ("_pred", Output::Image),
@@ -82,7 +80,7 @@ pub(super) fn tasks(
             let meshes = surfaces.iter().flat_map(|surfaces| &surfaces.paths);
             // A label without a voxel has no surface.
             let meshed = surfaces.is_none() || meshes.clone().any(|path| path.is_file());
-            let done = meshed && all.iter().all(|path| path.is_file() && written_by(path, command));
+            let done = meshed && all.iter().all(|path| is_whole(path, command));
             all.extend(meshes);
             let (previous, lacking) = match previous_labels(recipe, &input.stem().to_string_lossy()) {
                 Ok(file) => (file, None),
@@ -92,21 +90,15 @@ pub(super) fn tasks(
             let sources: Vec<PathBuf> = input.all_files().into_iter().chain(previous.clone()).collect();
             let key = trained.result_key(&sources).unwrap_or_default();
             // Of a result that an earlier call made of the same image by the same network.
-            let same = image
-                .and_then(|path| record_of(path))
-                .is_some_and(|record| !key.is_null() && record["result_of"] == key);
-            if same && !args.files.overwrite {
-                if done {
-                    note!("{}: done by an earlier call", input.name());
-                    if args.files.json && speaks() {
-                        skipped(&input.name(), as_json(input.files()), &all);
-                    }
-                    continue;
+            let same = image.is_some_and(|path| is_made_of(path, &key));
+            if same && done && !args.files.overwrite {
+                note!("{}: done by an earlier call", input.name());
+                if args.files.json && speaks() {
+                    skipped(&input.name(), as_json(input.files()), &all);
                 }
-                all.into_iter().try_for_each(|path| begun.claim(path))?;
-            } else {
-                all.into_iter().try_for_each(|path| outputs.claim(path))?;
+                continue;
             }
+            all.into_iter().try_for_each(|path| outputs.claim_for(path, &key))?;
             let (dicom, refused) = match files.is_empty() {
                 true => (None, None),
                 false => match refers_to(&input) {

@@ -14,7 +14,7 @@ use crate::commands::predict_nnunet::{check, options};
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::ranks::is_first;
-use crate::run::outputs::{Outputs, is_record, record_of, sum, written_by};
+use crate::run::outputs::{KEY, Outputs, is_made_of, is_record, is_whole, sum, written_by};
 use crate::sharing::{Done, own, prepared};
 use crate::terminal::{seconds, speaks};
 
@@ -126,15 +126,15 @@ fn tasks(args: &Args, opened: &TotalSegmentator) -> Outcome<(Outputs, Vec<Task>)
         let key = json!({"file": [facts.len(), changed.map(|at| at.as_millis() as u64)], "models": models,
             "classes": opened.names().values().collect::<Vec<_>>(), "incomplete": args.nnunet.stats_include_incomplete});
         let mut all = [Some(&labels), statistics.as_ref()].into_iter().flatten();
-        let same = record_of(&labels).is_some_and(|record| record["result_of"] == key);
-        if same && !args.files.overwrite && all.clone().all(|path| path.is_file() && written_by(path, COMMAND)) {
+        let same = all.clone().all(|path| is_whole(path, COMMAND)) && is_made_of(&labels, &key);
+        if same && !args.files.overwrite {
             note!("{name}: done by an earlier call");
             if args.files.json && speaks() {
                 skipped(&name, json!(image.display().to_string()), &all.collect::<Vec<_>>());
             }
             continue;
         }
-        all.try_for_each(|path| outputs.claim(path))?;
+        all.try_for_each(|path| outputs.claim_for(path, &key))?;
         drop(all);
         tasks.push(Task { image, name, labels, statistics, key });
     }
@@ -155,19 +155,18 @@ fn predict(
     let found = opened.predict(image)?;
     let predicting = start.elapsed().as_secs_f64();
     let facts = json!({
-        "input": image.display().to_string(), "input_blake3": sum(image)?, "result_of": key,
+        "input": image.display().to_string(), "input_blake3": sum(image)?, KEY: key,
         "labels": opened.names().iter().map(|(label, name)| (label.to_string(), name.clone().into()))
             .collect::<serde_json::Map<String, Value>>(),
         "models": opened.models().map(|model| model.folder.path.display().to_string()).collect::<Vec<_>>(),
     });
     let doing = |path: &Path| format!("writing {}", path.display());
-    found.write(labels).while_doing(|| doing(labels))?;
-    outputs.record(labels, facts.clone())?;
+    outputs.make(labels, facts.clone(), || found.write(labels).while_doing(|| doing(labels)))?;
     said.file("labels", labels);
     if let Some(path) = statistics {
         let incomplete = args.nnunet.stats_include_incomplete;
-        crate::folders::replace(path, serde_json::to_string_pretty(&found.statistics(incomplete))? + "\n")?;
-        outputs.record(path, facts)?;
+        let text = serde_json::to_string_pretty(&found.statistics(incomplete))? + "\n";
+        outputs.make(path, facts, || crate::folders::replace(path, text))?;
         said.file("statistics", path);
         let cut = found.incomplete().count();
         if cut > 0 && !incomplete {

@@ -142,8 +142,9 @@ fn process(args: &Args, plan: &Plan, task: &Task, outputs: &Outputs) -> Outcome 
             Outputs::new("preprocess", args.overwrite).claim(&target)?;
         }
         let options = if key == "label" { NiftiOptions::label() } else { NiftiOptions::image() };
-        write_nifti(&target, image, options).while_doing(|| format!("cannot write {}", target.display()))?;
-        outputs.record(&target, json!({ "input": task.input, "recipe": args.recipe }))?;
+        outputs.make(&target, json!({ "input": task.input, "recipe": args.recipe }), || {
+            write_nifti(&target, image, options).while_doing(|| format!("cannot write {}", target.display()))
+        })?;
         let [x, y, z] = image.shape();
         let [a, b, c] = image.spacing();
         out!("{}  {x} x {y} x {z} voxels of {a:.2} x {b:.2} x {c:.2} mm, {}", target.display(), image.orientation());

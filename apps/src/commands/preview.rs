@@ -78,8 +78,9 @@ pub fn run(args: &Args) -> Outcome {
     let name = args.image.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let title = format!("{}  {name}", document.name());
     let shown = panels.len();
-    save(&sheet(&title, &panels, &names(&document, &panels), args.columns as usize), &args.out)?;
-    outputs.record(&args.out, json!({ "input": args.image.display().to_string(), "recipe": args.recipe }))?;
+    let sheet = sheet(&title, &panels, &names(&document, &panels), args.columns as usize);
+    let facts = json!({ "input": args.image.display().to_string(), "recipe": args.recipe });
+    outputs.make(&args.out, facts, || save(&sheet, &args.out))?;
     out!("{}  {shown} pictures", args.out.display());
     Ok(())
 }

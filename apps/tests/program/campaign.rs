@@ -61,13 +61,8 @@ impl Bench {
         command
     }
 
-    /// A number from 0 to 1: the same ones each time (splitmix64).
     fn draw(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) as f64 / u64::MAX as f64
+        drawn(&mut self.state)
     }
 
     /// Goes on until the run is complete, and compares it with the undisturbed one.
@@ -76,6 +71,15 @@ impl Bench {
         assert!(output.status.success(), "{what}: {}", errors(&output));
         assert!(weights(run) == self.weights, "{what}: other weights than without it");
     }
+}
+
+/// A number from 0 to 1: the same ones each time (splitmix64).
+fn drawn(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) as f64 / u64::MAX as f64
 }
 
 /// The complete checkpoints of a run: by name, the epoch of each.
@@ -326,6 +330,54 @@ fn small_image(number: usize) -> Vec<u8> {
     put(344, b"n+1\0");
     file.extend((0..512).map(|voxel| ((voxel * 7 + number * 13) % 200) as i16 - 57).flat_map(i16::to_le_bytes));
     file
+}
+
+/// Predictions that are killed at random moments: the same command does the rest, and every result is that of
+/// a call that nothing happened to.
+#[test]
+fn predictions_that_are_killed_are_gone_on_with() {
+    let bench = Bench::new(8);
+    let images = bench.place("images");
+    std::fs::create_dir(&images).expect("a folder");
+    for number in 0..30 {
+        std::fs::write(images.join(format!("image{number:02}.nii")), small_image(number)).expect("an image");
+    }
+    let command = |out: &Path| {
+        let mut command = hearth();
+        command.arg("predict").arg(bench.place("reference")).args(["--device", "cpu", "--probabilities", "--picture"]);
+        command.arg("-i").arg(&images).arg("-o").arg(out).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    // All files but records, which name folders.
+    let results = |out: &Path| -> BTreeMap<String, Vec<u8>> {
+        let files = std::fs::read_dir(out).expect("results").flatten();
+        let named = files.map(|file| (file.file_name().to_string_lossy().into_owned(), file.path()));
+        let kept = named.filter(|(name, _)| !name.ends_with(".json") && !name.starts_with(".writing-"));
+        kept.map(|(name, path)| (name, std::fs::read(path).expect("a file"))).collect()
+    };
+    let completes = |out: &Path, what: &str| {
+        let output = command(out).output().expect("the program starts");
+        assert!(output.status.success(), "{what}: {}", errors(&output));
+        results(out)
+    };
+    let (start, whole) = (Instant::now(), completes(&bench.place("whole"), "undisturbed"));
+    let took = start.elapsed();
+    assert_eq!(whole.len(), 3 * 30);
+    let (mut kills, mut calls, mut moments) = (0, 0, bench.state);
+    while kills < rounds() {
+        calls += 1;
+        let out = bench.place(&format!("predicted{calls}"));
+        while kills < rounds() {
+            let after = took.mul_f64(drawn(&mut moments) * 0.9);
+            if killed(command(&out).spawn().expect("the program starts"), after).is_none() {
+                break;
+            }
+            kills += 1;
+        }
+        let all = completes(&out, &format!("{kills} kills"));
+        assert!(all == whole, "{kills} kills: other results than without them");
+    }
+    println!("| kill -9 of predictions | {kills} kills of {calls} calls | same results, none in the way |");
 }
 
 /// A folder of images, one in a hundred of which is broken: all others are done, by one process whose memory

@@ -1,8 +1,11 @@
 //! Train, evaluate, predict, preprocess and the demo, through the program.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use crate::common::{errors, fail, phantom, plugins_are_built, run, succeed, text, tiny_recipe};
+use crate::common::{
+    errors, fail, hearth, phantom, plugins_are_built, run, signal, succeed, text, tiny_recipe, wait_until,
+};
 use hearth_data::{Image, read_nifti};
 
 fn trained(dir: &Path) -> (PathBuf, PathBuf) {
@@ -176,6 +179,41 @@ fn damaged_images_are_listed_and_the_others_done() {
     assert_eq!(volumes(&out).len(), images.len());
     assert_eq!(std::fs::metadata(result(&out, &images[1])).expect("it").modified().expect("a time"), done);
     assert!(!out.join("failed.csv").exists() && !out.join("failed.csv.hearth.json").exists());
+}
+
+/// What is there after Ctrl-C is whole and stays; a second call does the rest.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_leaves_what_is_done() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (run_folder, data) = trained_for(dir.path(), 1);
+    let (out, many) = (dir.path().join("labels"), dir.path().join("many"));
+    std::fs::create_dir(&many).expect("a folder");
+    let first = &volumes(&data.join("imagesTr"))[0];
+    for number in 0..120 {
+        std::fs::copy(first, many.join(format!("case_{number:03}.nii.gz"))).expect("a copy");
+    }
+    let arguments = ["predict", &text(&run_folder), "--device", "cpu", "-o", &text(&out), "-i", &text(&many)];
+    let child = hearth().args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    wait_until("the third result", || out.join("case_002_seg.nii.gz").exists());
+    signal(&child, "INT");
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(130), "{}", errors(&ended));
+    assert!(errors(&ended).contains("the same command, without --overwrite, does the rest"), "{}", errors(&ended));
+    let done = volumes(&out);
+    assert!((3..120).contains(&done.len()), "{} results", done.len());
+    done.iter().for_each(|path| drop(image(path)));
+    let names = || std::fs::read_dir(&out).expect("it").map(|entry| entry.expect("a file").file_name());
+    assert!(names().all(|name| !name.to_string_lossy().starts_with('.')), "{:?}", names().collect::<Vec<_>>());
+    let times =
+        || done.iter().map(|path| path.metadata().and_then(|it| it.modified()).expect("it")).collect::<Vec<_>>();
+    let before = times();
+    let again = run(&arguments);
+    assert!(again.status.success(), "{}", errors(&again));
+    assert_eq!(volumes(&out).len(), 120);
+    // The last one may have been written without its record.
+    let same = before.iter().zip(times()).filter(|(before, now)| **before == *now).count();
+    assert!(same + 1 >= done.len(), "{same} of {}", done.len());
 }
 
 /// A result says itself where it comes from.

@@ -14,9 +14,11 @@
 
 mod npy;
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::Builder;
 
@@ -51,12 +53,49 @@ pub fn replace_with(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io:
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let (file, place) = builder.tempfile_in(folder)?.into_parts();
+    let _unfinished = Unfinished::new(&place);
     let mut file = BufWriter::new(file);
     write(&mut file)?;
     file.flush()?;
     file.get_ref().sync_all()?;
     place.persist(path)?;
     flush_folder(folder)
+}
+
+/// The files of this process that do not have their names yet.
+static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that is in the list until it has its name, or writing it failed.
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    fn new(path: &Path) -> Self {
+        unfinished().insert(path.to_owned());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        unfinished().remove(&self.0);
+    }
+}
+
+/// Removes what [`replace`] and its like are writing on other threads: for a program that ends at once.
+/// They fail if it does not.
+pub fn remove_unfinished() {
+    remove(unfinished().iter());
+}
+
+fn remove<'a>(files: impl IntoIterator<Item = &'a PathBuf>) {
+    for file in files {
+        // One that has just got its name is not there any more.
+        let _ = fs::remove_file(file);
+    }
 }
 
 /// Writes a file that must not exist yet, and flushes it. The caller flushes the folder, once for
@@ -113,6 +152,24 @@ mod tests {
         // A folder is not replaced by a file.
         assert!(replace(folder.path(), "x").is_err());
         assert!(create(&path, b"again").is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists));
+    }
+
+    #[test]
+    fn what_is_being_written_can_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("late.txt");
+        let failed = replace_with(&path, |file| {
+            file.write_all(b"half")?;
+            assert_eq!(names(folder.path()).len(), 1);
+            // Other tests write at this time, too.
+            let mine: Vec<PathBuf> =
+                unfinished().iter().filter(|file| file.starts_with(folder.path())).cloned().collect();
+            assert_eq!(mine.len(), 1);
+            remove(&mine);
+            Ok(())
+        });
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(names(folder.path()).is_empty() && unfinished().iter().all(|file| !file.starts_with(folder.path())));
     }
 
     #[test]

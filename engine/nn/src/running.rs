@@ -11,6 +11,7 @@ use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param, ParamId,
 };
 use burn::tensor::{Device, Int, Tensor};
+use hearth_kernels::scoped;
 
 thread_local! {
     /// Whether clones made by this thread share the values.
@@ -20,14 +21,7 @@ thread_local! {
 /// Runs `work`, in which a module that is cloned and mapped shares its running statistics with the
 /// first one.
 pub(crate) fn shared<T>(work: impl FnOnce() -> T) -> T {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            SHARED.set(self.0);
-        }
-    }
-    let _restore = Restore(SHARED.replace(true));
-    work()
+    scoped(&SHARED, true, work)
 }
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {

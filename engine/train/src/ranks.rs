@@ -112,7 +112,7 @@ impl Ranks {
     /// Whether gradients travel while the backward pass goes on, started by a thread `apart` from it or
     /// by its own. In that pass batch norms may meet those of other ranks: what two threads start would
     /// come in another order on each rank.
-    pub(crate) fn overlap(&self, apart: bool) -> bool {
+    pub(crate) fn overlaps(&self, apart: bool) -> bool {
         self.overlap.unwrap_or(true) && !(apart && self.norms_meet.load(Ordering::Relaxed))
     }
 

@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Outcome {
 
     out!("{}", bold(&format!("3/4  maps of the {} slides it has not seen -> {}", held.len(), maps.display())));
     let as_usual = predict::Args::new(&run, held, &maps, &args.device, args.tune.as_deref());
-    predict::run(&as_usual)?;
+    predict::predict(&as_usual, None)?;
 
     out!("{}", bold("4/4  detections against the annotations"));
     let measuring = froc::Args {

@@ -94,9 +94,8 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(folder) = args.out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).while_doing(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    replace(&args.out, &page)?;
     let names: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-    outputs.record(&args.out, json!({ "runs": names }))?;
+    outputs.make(&args.out, json!({ "runs": names }), || replace(&args.out, &page))?;
     out!("{}", args.out.display());
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use burn::module::{Param, ParamId};
 use burn::tensor::{Device, Shape, Tensor};
+use hearth_kernels::scoped;
 
 thread_local! {
     static AWAITED: Cell<bool> = const { Cell::new(false) };
@@ -12,14 +13,7 @@ thread_local! {
 /// Builds networks whose weights are read from a file at once: initial ones are drawn when they are
 /// used, which those that are replaced never are. To draw 31 million takes longer than to read them.
 pub fn awaiting_weights<R>(build: impl FnOnce() -> R) -> R {
-    struct Back(bool);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            AWAITED.set(self.0);
-        }
-    }
-    let _back = Back(AWAITED.replace(true));
-    build()
+    scoped(&AWAITED, true, build)
 }
 
 /// Whether this thread is within [`awaiting_weights`].

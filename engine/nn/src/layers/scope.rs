@@ -63,9 +63,6 @@ impl Scope {
         if self.count(name, &shape) {
             return unwritten(shape, &self.device);
         }
-        if let Draw::Constant(value) = draw {
-            return self.constant(shape, value);
-        }
         let key = self.key(name);
         let values = move |device: &Device| Tensor::from_data(TensorData::new(drawn(key, &shape, draw), shape), device);
         if are_awaited() { when_used(shape, &self.device, values) } else { Param::from_tensor(values(&self.device)) }

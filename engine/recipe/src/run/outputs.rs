@@ -11,11 +11,15 @@ use crate::error::{Context, Outcome, RecipeError};
 /// The suffix of the record that says where a file came from.
 const RECORD: &str = ".hearth.json";
 
+/// What a result comes from, in its record.
+pub const KEY: &str = "result_of";
+
 /// The files of one command, claimed before its work begins.
 ///
 /// An existing file is an error, unless `--overwrite` is given and this program wrote it: the
 /// record beside it (`NAME.hearth.json`) holds the hash of its bytes. A file that was changed since
-/// is never replaced.
+/// is never replaced. What a process left that was ended while it wrote is replaced without `--overwrite`:
+/// its record says so.
 pub struct Outputs {
     command: &'static str,
     overwrite: bool,
@@ -30,6 +34,12 @@ impl Outputs {
 
     /// Claims a file that will be written.
     pub fn claim(&mut self, path: &Path) -> Outcome {
+        self.claim_for(path, &Value::Null)
+    }
+
+    /// Claims one of several files that come from `key`. An earlier call that was ended among them left
+    /// some; they are replaced without `--overwrite`.
+    pub fn claim_for(&mut self, path: &Path, key: &Value) -> Outcome {
         let real = real(path);
         if self.claimed.contains(&real) {
             let shown = path.display();
@@ -42,10 +52,10 @@ impl Outputs {
         }
         // A link that leads nowhere is somebody's, too.
         if path.symlink_metadata().is_ok() {
-            self.check_ours(path)?;
+            self.check_ours(path, key)?;
         }
         let record = beside(path);
-        if record.symlink_metadata().is_ok() && recorded_sum(path).is_none() {
+        if record.symlink_metadata().is_ok() && recorded_sum(path).is_none() && !is_unfinished(path) {
             let advice = "this program would write there where the result comes from; move it away";
             return Err(RecipeError::new(format!("{} exists, and is no record: {advice}", record.display())));
         }
@@ -53,13 +63,16 @@ impl Outputs {
         Ok(())
     }
 
-    fn check_ours(&self, path: &Path) -> Outcome {
+    fn check_ours(&self, path: &Path, key: &Value) -> Outcome {
         let shown = path.display();
+        if is_unfinished(path) {
+            return Ok(());
+        }
         let Some(recorded) = recorded_sum(path) else {
             let advice = "give another name or folder; only files that this program wrote can be replaced";
             return Err(RecipeError::new(format!("{shown} exists and would be overwritten: {advice}")));
         };
-        if !self.overwrite {
+        if !self.overwrite && !is_made_of(path, key) {
             let advice = "give another name or folder, or add --overwrite to replace it";
             return Err(RecipeError::new(format!("{shown} exists, written by an earlier `hearth`: {advice}")));
         }
@@ -70,33 +83,62 @@ impl Outputs {
         Ok(())
     }
 
-    /// Records where a file that is now written came from.
+    /// Writes a file that was claimed, and the record of where it came from. Before that the record says that
+    /// the file is being written: a process that is ended in between leaves nothing that is in the way.
     ///
     /// # Errors
-    /// Where the record cannot be written, as on a full disk. The file is then removed: without its
-    /// record it would be in the way as somebody else's.
-    pub fn record(&self, path: &Path, facts: Value) -> Outcome {
-        let recorded = self.write_record(path, facts);
+    /// What `write` reports; the record of what was there before then stays. Or where the record cannot be
+    /// written, as on a full disk: a file that is written already is then removed.
+    pub fn make<T, E: From<RecipeError>>(
+        &self,
+        path: &Path,
+        facts: Value,
+        write: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let record = beside(path);
+        let before = std::fs::read(&record).ok();
+        self.write_record(path, json!({ UNFINISHED: true }))?;
+        let made = match write() {
+            Ok(made) => made,
+            Err(error) => {
+                // The first error is the one to report.
+                let _ = match before {
+                    Some(bytes) => folders::replace(&record, bytes),
+                    None => Ok(drop(std::fs::remove_file(&record))),
+                };
+                return Err(error);
+            }
+        };
+        let recorded = sum(path).and_then(|sum| {
+            let mut facts = facts;
+            facts[SUM] = sum.into();
+            self.write_record(path, facts)
+        });
         if recorded.is_err() {
-            // One that cannot be removed is named by the error that comes next.
+            // What cannot be removed is named by the error that comes next.
             let _ = std::fs::remove_file(path);
+            let _ = std::fs::remove_file(&record);
         }
-        recorded
+        recorded?;
+        Ok(made)
     }
 
     fn write_record(&self, path: &Path, mut facts: Value) -> Outcome {
         facts["hearth"] = env!("CARGO_PKG_VERSION").into();
         facts["command"] = self.command.into();
-        facts["blake3"] = sum(path)?.into();
         folders::replace(&beside(path), serde_json::to_string_pretty(&facts)? + "\n")
     }
 
     /// Writes a whole file that was claimed, and its record.
     pub fn write(&self, path: &Path, content: impl AsRef<[u8]>) -> Outcome {
-        folders::replace(path, content)?;
-        self.record(path, json!({}))
+        self.make(path, json!({}), || folders::replace(path, content))
     }
 }
+
+/// What a record says of a file that is being written.
+const UNFINISHED: &str = "unfinished";
+/// The hash of the file's bytes in a record.
+const SUM: &str = "blake3";
 
 /// The path of a file's record.
 fn beside(path: &Path) -> PathBuf {
@@ -131,13 +173,27 @@ pub fn remove_result(path: &Path) -> Outcome {
     Ok(())
 }
 
-/// Whether a file's record says that this command wrote it.
+/// Whether a file's record says that this command wrote it, or was ended while it did.
 pub fn written_by(path: &Path, command: &str) -> bool {
     recorded(path).is_some_and(|record| record["command"] == command)
 }
 
+/// Whether a file is there that this command has written to its end.
+pub fn is_whole(path: &Path, command: &str) -> bool {
+    path.is_file() && written_by(path, command) && recorded_sum(path).is_some()
+}
+
+/// Whether a file's record says that it comes from `key`.
+pub fn is_made_of(path: &Path, key: &Value) -> bool {
+    !key.is_null() && recorded(path).is_some_and(|record| record[KEY] == *key)
+}
+
+fn is_unfinished(path: &Path) -> bool {
+    recorded(path).is_some_and(|record| record[UNFINISHED] == true)
+}
+
 fn recorded_sum(path: &Path) -> Option<String> {
-    recorded(path)?["blake3"].as_str().map(str::to_owned)
+    recorded(path)?[SUM].as_str().map(str::to_owned)
 }
 
 /// The record of a file.
@@ -162,5 +218,68 @@ fn real(path: &Path) -> PathBuf {
     match (absolute.parent(), absolute.file_name()) {
         (Some(folder), Some(name)) => real(folder).join(name),
         _ => absolute,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a process leaves it that is killed while it writes a file: nothing of this is in the way.
+    #[test]
+    fn what_was_being_written_is_replaced() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("labels.nii.gz");
+        let key = json!({ "image": 1 });
+        let killed = |outputs: &Outputs, content: Option<&str>| {
+            let write = || {
+                if let Some(content) = content {
+                    std::fs::write(&path, content).expect("written");
+                }
+                panic!("killed")
+            };
+            let call = || outputs.make::<(), RecipeError>(&path, json!({ KEY: &key }), write);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).expect_err("it was killed");
+            assert!(written_by(&path, "predict") && !is_whole(&path, "predict") && !is_made_of(&path, &key));
+        };
+        for content in [None, Some("new")] {
+            let mut outputs = Outputs::new("predict", false);
+            outputs.claim(&path).expect("nothing is in the way");
+            killed(&outputs, content);
+        }
+        let mut outputs = Outputs::new("predict", false);
+        outputs.claim(&path).expect("it was not finished");
+        outputs
+            .make::<_, RecipeError>(&path, json!({ KEY: &key }), || Ok(std::fs::write(&path, "whole")?))
+            .expect("made");
+        assert!(is_whole(&path, "predict") && is_made_of(&path, &key) && !is_made_of(&path, &json!({ "image": 2 })));
+        // Whole now: only to be replaced by what is made of the same, or where that is asked for.
+        let refused = Outputs::new("predict", false).claim(&path).expect_err("it is there").to_string();
+        assert!(refused.contains("add --overwrite"), "{refused}");
+        Outputs::new("predict", false).claim_for(&path, &key).expect("of the same");
+        let mut outputs = Outputs::new("predict", true);
+        outputs.claim(&path).expect("asked for");
+        // Killed with the old one there, or with the new one.
+        for content in [None, Some("newer")] {
+            killed(&outputs, content);
+            Outputs::new("predict", false).claim(&path).expect("it was not finished");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_all_as_it_was() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("labels.nii.gz");
+        let outputs = Outputs::new("predict", true);
+        let fail = || {
+            outputs.make(&path, json!({}), || Err::<(), _>(RecipeError::new("no"))).expect_err("it fails").to_string()
+        };
+        assert_eq!(fail(), "no");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("it").count(), 0);
+        outputs.write(&path, "old").expect("written");
+        let record = std::fs::read(beside(&path)).expect("a record");
+        assert_eq!(fail(), "no");
+        assert_eq!(std::fs::read(beside(&path)).expect("a record"), record);
+        assert!(is_whole(&path, "predict"));
     }
 }

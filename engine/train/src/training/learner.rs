@@ -74,7 +74,7 @@ impl<N: Network> Learner<N> {
         let waiting = self.pending.as_ref().map_or(0, |(_, count)| *count);
         let apart = !self.on_processor;
         match &self.reducer {
-            Some(reducer) if waiting + 1 >= accumulate && reducer.ranks.overlap(apart) => {
+            Some(reducer) if waiting + 1 >= accumulate && reducer.ranks.overlaps(apart) => {
                 let factor = self.scaler.as_ref().map(|scaler| scaler.scale().recip());
                 let before = self.pending.as_ref().map(|(sum, count)| (sum.clone(), count + 1));
                 Ok(reducer.watch(self.network()?, &Watching { factor, before, apart }))

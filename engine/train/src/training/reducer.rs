@@ -475,11 +475,11 @@ mod tests {
             let config = UNetConfig::new(3, 1, 2, &[4, 8], &[2]).num_res_units(1).norm("syncbatch");
             let network = config.init(&Device::flex().autodiff(), 1).expect("a network");
             let ranks = reducer.ranks.clone();
-            let before = [ranks.overlap(false), ranks.overlap(true)];
+            let before = [ranks.overlaps(false), ranks.overlaps(true)];
             let norms = ranks.norms(0);
             norms.within(|| network.forward(Tensor::<5>::ones([1, 1, 8, 8, 8], &Device::flex()).autodiff()));
             norms.check().expect("all ranks");
-            (before, [reducer.ranks.overlap(false), reducer.ranks.overlap(true)])
+            (before, [reducer.ranks.overlaps(false), reducer.ranks.overlaps(true)])
         });
         assert_eq!(found, [([true, true], [true, false]); 2]);
     }

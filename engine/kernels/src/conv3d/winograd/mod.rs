@@ -39,6 +39,8 @@ pub use outputs::outputs;
 pub use tiles::Walk;
 pub use weights::weight_gradient;
 
+use crate::scoped;
+
 thread_local! {
     /// Whether this thread takes the plain sums.
     static PLAIN: Cell<bool> = const { Cell::new(false) };
@@ -50,14 +52,7 @@ thread_local! {
 /// parts of a batch: ways to compute are chosen as for all of it, so that each image is rounded as it
 /// would be there.
 pub fn as_part_of<R>(parts: usize, run: impl FnOnce() -> R) -> R {
-    struct Back(usize);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            PARTS.set(self.0);
-        }
-    }
-    let _back = Back(PARTS.replace(parts.max(1)));
-    run()
+    scoped(&PARTS, parts.max(1), run)
 }
 
 /// Of how many parts the thread's batches are one.
@@ -69,14 +64,7 @@ pub fn parts() -> usize {
 /// rounding is near that of other programs, and they take more products. The kernels of GPUs are
 /// not affected.
 pub fn plain_sums<R>(run: impl FnOnce() -> R) -> R {
-    struct Back(bool);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            PLAIN.set(self.0);
-        }
-    }
-    let _back = Back(PLAIN.replace(true));
-    run()
+    scoped(&PLAIN, true, run)
 }
 
 /// Whether the thread is within [`plain_sums`].
