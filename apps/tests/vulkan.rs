@@ -91,7 +91,7 @@ fn host_steps_are_reported_and_a_full_device_is_an_error_on_vulkan() {
         [&words[..], &["--set", set]].concat().iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()
     };
     let full = train("full", r#"data.cache={device="same",limit_gib=0.0000001}"#);
-    fail(&full, 1, &["only", "may be used", "device = \"host\""]);
+    fail(&full, 1, &["only", "may be used", "in the host's memory (`device = \"host\"`)"]);
 
     let recipe_text = std::fs::read_to_string(&bench.recipe).expect("the recipe");
     let gibbs = "prob = 0.5, spatial_axis = 0 },\n    { name = \"RandGibbsNoise\", keys = [\"image\"], prob = 1.0 },";

@@ -13,21 +13,24 @@ use crate::simd::{self, widest};
 const LANES: usize = 16;
 /// Values of one block: each counter yields four.
 const BLOCK: usize = 4 * LANES;
+/// The factors of a round.
+const A: u32 = 0xD251_1F53;
+const B: u32 = 0xCD9E_8D57;
 /// Values per task, a multiple of a block.
 const CHUNK: usize = 256 * BLOCK;
 
-/// Ten rounds, of `N` counters with one key.
+/// Ten rounds, of `N` counters with one key. Both halves of a product are computed apart, as registers have
+/// instructions for each: the upper ones of even and odd lanes, and the lower ones of all.
 #[inline(always)]
 pub fn philox<const N: usize>(mut counter: [[u32; N]; 4], mut key: [u32; 2]) -> [[u32; N]; 4] {
     for _ in 0..10 {
         let c = counter;
         for i in 0..N {
-            let a = u64::from(c[0][i]) * 0xD251_1F53;
-            let b = u64::from(c[2][i]) * 0xCD9E_8D57;
-            counter[0][i] = (b >> 32) as u32 ^ c[1][i] ^ key[0];
-            counter[1][i] = b as u32;
-            counter[2][i] = (a >> 32) as u32 ^ c[3][i] ^ key[1];
-            counter[3][i] = a as u32;
+            let high = |value: u32, factor: u32| ((u64::from(value) * u64::from(factor)) >> 32) as u32;
+            counter[0][i] = high(c[2][i], B) ^ c[1][i] ^ key[0];
+            counter[1][i] = c[2][i].wrapping_mul(B);
+            counter[2][i] = high(c[0][i], A) ^ c[3][i] ^ key[1];
+            counter[3][i] = c[0][i].wrapping_mul(A);
         }
         key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
     }
@@ -46,29 +49,38 @@ pub struct Stream {
 impl Stream {
     /// Adds to each value a number of the normal distribution (Box and Muller), on all threads.
     pub fn add_normal(self, values: &mut [f32], mean: f32, std: f32) {
-        self.blocks(values, |values, bits| {
-            let [a, b, c, d] = bits;
-            let ([a, b], [c, d]) = (normal_pairs(a, b), normal_pairs(c, d));
-            for (values, normal) in values.as_chunks_mut::<LANES>().0.iter_mut().zip([a, b, c, d]) {
-                for (value, z) in values.iter_mut().zip(normal) {
-                    *value += mean + std * z;
+        self.blocks(
+            values,
+            #[inline(always)]
+            |values, bits| {
+                let [a, b, c, d] = bits;
+                let ([a, b], [c, d]) = (normal_pairs(a, b), normal_pairs(c, d));
+                for (values, normal) in values.as_chunks_mut::<LANES>().0.iter_mut().zip([a, b, c, d]) {
+                    for (value, z) in values.iter_mut().zip(normal) {
+                        *value += mean + std * z;
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// Replaces each value by a number between `low` and `high`, on all threads.
     pub fn fill_uniform(self, values: &mut [f32], low: f32, high: f32) {
-        self.blocks(values, |values, bits| {
-            for (values, bits) in values.as_chunks_mut::<LANES>().0.iter_mut().zip(bits) {
-                for (value, bits) in values.iter_mut().zip(bits) {
-                    *value = low + (high - low) * ((bits >> 8) as i32 as f32 * (1.0 / 16_777_216.0));
+        self.blocks(
+            values,
+            #[inline(always)]
+            |values, bits| {
+                for (values, bits) in values.as_chunks_mut::<LANES>().0.iter_mut().zip(bits) {
+                    for (value, bits) in values.iter_mut().zip(bits) {
+                        *value = low + (high - low) * ((bits >> 8) as i32 as f32 * (1.0 / 16_777_216.0));
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
-    /// Calls `each` with every block of values and its random bits.
+    /// Calls `each` with every block of values and its random bits: a closure that is always inlined, as what
+    /// is called is compiled for narrow registers.
     fn blocks(self, values: &mut [f32], each: impl Fn(&mut [f32; BLOCK], [[u32; LANES]; 4]) + Sync) {
         values.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, values)| {
             widest(

@@ -82,6 +82,9 @@ impl Server {
         listener.set_nonblocking(true).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         let (metrics, journal) = (Arc::new(Metrics::default()), Arc::new(Journal::default()));
+        if spool.left() > 0 {
+            journal.say(&format!("removed the temporary files of servers that were killed: {}", spool.left()));
+        }
         let queue = Queue::start(options.queue, options.jobs, metrics.clone(), journal.clone())?;
         let app = Arc::new(App {
             models,

@@ -1,13 +1,24 @@
 //! Temporary files with a limit: [`Spool`].
 
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::error::ServeError;
+
+/// How the folders are called that servers make.
+const PREFIX: &str = "hearth-serve-";
+
+/// A file that a server has locked as long as it lives, in its folder.
+const LOCK: &str = "lock";
+
+/// A folder without that file belongs to a server that is just starting, or has been left.
+const STARTS_WITHIN: Duration = Duration::from_secs(60 * 60);
 
 /// The folder of all temporary files of a server, which is removed with it.
 #[derive(Debug)]
@@ -15,6 +26,9 @@ pub struct Spool {
     folder: TempDir,
     limit: u64,
     used: AtomicU64,
+    left: usize,
+    /// Held, so that other servers leave the folder alone.
+    _lock: File,
 }
 
 /// No space is left for temporary files.
@@ -22,12 +36,20 @@ pub struct Spool {
 pub struct SpoolFull;
 
 impl Spool {
-    /// A new folder in `parent`, or in the system's folder of temporary files. Others cannot read it.
+    /// A new folder in `parent`, or in the system's folder of temporary files. Others cannot read it. Folders
+    /// of servers that were killed are removed: patients' images may lie in them.
     pub fn new(parent: Option<&Path>, limit: u64) -> Result<Arc<Self>, ServeError> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
-        let folder = tempfile::Builder::new().prefix("hearth-serve-").tempdir_in(&parent);
-        let folder = folder.map_err(|error| ServeError::file("make a folder for temporary files in", parent, error))?;
-        Ok(Arc::new(Self { folder, limit, used: AtomicU64::new(0) }))
+        let made = make(&parent);
+        let (folder, lock) =
+            made.map_err(|error| ServeError::file("make a folder for temporary files in", parent.clone(), error))?;
+        let left = remove_left(&parent, folder.path());
+        Ok(Arc::new(Self { folder, limit, used: AtomicU64::new(0), left, _lock: lock }))
+    }
+
+    /// How many folders of servers that were killed have been removed.
+    pub fn left(&self) -> usize {
+        self.left
     }
 
     /// Bytes in use.
@@ -48,6 +70,53 @@ impl Spool {
         std::fs::create_dir(workspace.uploads())?;
         Ok(Arc::new(workspace))
     }
+}
+
+/// A folder for this user alone, and its lock.
+fn make(parent: &Path) -> io::Result<(TempDir, File)> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(PREFIX);
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    let folder = builder.tempdir_in(parent)?;
+    let lock = File::create_new(folder.path().join(LOCK))?;
+    lock.lock()?;
+    Ok((folder, lock))
+}
+
+/// Removes this user's folders of servers that do not live any more; says how many.
+fn remove_left(parent: &Path, own: &Path) -> usize {
+    let folders = fs::read_dir(parent).into_iter().flatten().flatten();
+    let named = folders.filter(|folder| folder.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+    let left = named.map(|folder| folder.path()).filter(|folder| folder != own && is_left(folder, own));
+    left.filter(|folder| fs::remove_dir_all(folder).is_ok()).count()
+}
+
+fn is_left(folder: &Path, own: &Path) -> bool {
+    let (Ok(facts), Ok(ours)) = (folder.symlink_metadata(), own.symlink_metadata()) else { return false };
+    if !facts.is_dir() || !is_of_one_user(&facts, &ours) {
+        return false;
+    }
+    match File::open(folder.join(LOCK)) {
+        // The lock of a process that has ended is free.
+        Ok(lock) => lock.try_lock().is_ok(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            facts.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > STARTS_WITHIN))
+        }
+        Err(_) => false,
+    }
+}
+
+/// Others may have put anything under such a name.
+#[cfg(unix)]
+fn is_of_one_user(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    one.uid() == other.uid()
+}
+
+#[cfg(not(unix))]
+fn is_of_one_user(_: &fs::Metadata, _: &fs::Metadata) -> bool {
+    true
 }
 
 /// The temporary files of one request. They are removed when its last user is done: the connection,
@@ -141,5 +210,36 @@ mod tests {
         let folder = spool.folder.path().to_owned();
         spool.remove().unwrap();
         assert!(!folder.exists(), "although a workspace is held");
+    }
+
+    #[test]
+    fn folders_of_killed_servers_are_removed_and_no_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = |name: &str| parent.path().join(name);
+        let living = Spool::new(Some(parent.path()), 100).unwrap();
+        // Killed: the lock is free. Starting: it has none yet. And what only looks like one.
+        fs::create_dir_all(place("hearth-serve-killed/request-1/in")).unwrap();
+        fs::write(place("hearth-serve-killed/request-1/in/patient.dcm"), "x").unwrap();
+        fs::write(place("hearth-serve-killed/lock"), "").unwrap();
+        for name in ["hearth-serve-starting", "other"] {
+            fs::create_dir(place(name)).unwrap();
+        }
+        fs::write(place("hearth-serve-file"), "").unwrap();
+        // Killed by a version that had no lock, two hours ago.
+        fs::create_dir(place("hearth-serve-old")).unwrap();
+        let before = std::time::SystemTime::now() - 2 * STARTS_WITHIN;
+        File::open(place("hearth-serve-old")).unwrap().set_modified(before).unwrap();
+        let next = Spool::new(Some(parent.path()), 100).unwrap();
+        assert_eq!((living.left(), next.left()), (0, 2));
+        assert!(!place("hearth-serve-killed").exists() && !place("hearth-serve-old").exists());
+        assert!(living.folder.path().exists() && next.folder.path().exists());
+        for name in ["hearth-serve-starting", "other", "hearth-serve-file"] {
+            assert!(place(name).exists(), "{name}");
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(next.folder.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Damaged files of every kind: none makes a reader panic, and none makes it allocate more than is
-//! stated here. The same inputs each time; `HEARTH_FUZZ=1000000` tries so many of each kind.
+//! stated here. The same inputs each time; `HEARTH_FUZZ=1000000` tries so many of each kind, and
+//! `HEARTH_FUZZ_KEEP=DIR` keeps of each kind the input that took the most memory.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hearth_fuzz::{Mutator, peak_of};
@@ -62,6 +63,7 @@ fn no_damaged_file_makes_a_reader_panic_or_take_more_than_is_stated() {
     let count = std::env::var("HEARTH_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(SHORT);
     let seed = std::env::var("HEARTH_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let only = std::env::var("HEARTH_FUZZ_KIND").ok();
+    let keep = std::env::var_os("HEARTH_FUZZ_KEEP").map(PathBuf::from);
     let mut wrong = Vec::new();
     for kind in KINDS.iter().filter(|kind| only.as_ref().is_none_or(|only| only == kind.name)) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(kind.name);
@@ -71,12 +73,15 @@ fn no_damaged_file_makes_a_reader_panic_or_take_more_than_is_stated() {
         let corpus: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).expect("a file")).collect();
         // What is made once, such as tables of names, counts for nobody.
         corpus.iter().for_each(|bytes| (kind.read)(bytes));
-        let (mut mutator, start, mut most) = (Mutator::new(seed), Instant::now(), 0);
+        let (mut mutator, start, mut most, mut heaviest) = (Mutator::new(seed), Instant::now(), 0, Vec::new());
         for number in 0..count {
             let bytes = mutator.next(&corpus);
             let mut panicked = false;
             let took = peak_of(|| panicked = std::panic::catch_unwind(|| (kind.read)(&bytes)).is_err());
-            most = most.max(took);
+            if took > most {
+                most = took;
+                heaviest.clone_from(&bytes);
+            }
             let allowed = kind.fixed + (4 + kind.each) * bytes.len();
             if panicked || took > allowed {
                 let kept = std::env::temp_dir().join(format!("hearth-mutant-{}-{seed}-{number}", kind.name));
@@ -86,6 +91,9 @@ fn no_damaged_file_makes_a_reader_panic_or_take_more_than_is_stated() {
             }
         }
         let seconds = start.elapsed().as_secs_f64();
+        if let Some(folder) = &keep {
+            std::fs::write(folder.join(kind.name), &heaviest).expect("the input is kept");
+        }
         println!("| `{}` | {count} | {} | {:.1} MB | {seconds:.0} s |", kind.name, corpus.len(), most as f64 / 1e6);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -14,7 +14,7 @@ use crate::flex::{floats, with};
 use crate::moments::Moments;
 use crate::precision::{Precision, by_precision, filled, read, tensor, with_values, write};
 use crate::ranges::kernel;
-use crate::simd::widest;
+use crate::simd::{each, widest};
 
 /// Values summed in f32 before they are added to a sum in f64.
 const RUN: usize = 2048;
@@ -404,7 +404,7 @@ impl Plane {
                             lanes[2][i] += c;
                         }
                     }
-                    let mut part = lanes.map(|lanes| lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>());
+                    let mut part: [f64; 3] = each(|i| lanes[i].iter().map(|lane| f64::from(*lane)).sum());
                     for (x, dy) in rest {
                         let terms = self.terms(*x, *dy);
                         part.iter_mut().zip(terms).for_each(|(sum, term)| *sum += f64::from(term));

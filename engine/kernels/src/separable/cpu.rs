@@ -173,7 +173,10 @@ fn mix<'a>(row: impl Fn(usize) -> &'a [f32], weights: &[f32], out: &mut [f32]) {
 
 #[inline(always)]
 fn mix_taps<'a, const T: usize>(row: impl Fn(usize) -> &'a [f32], weights: &[f32], out: &mut [f32]) {
-    let rows: [&[f32]; T] = each(|t| &row(t)[..out.len()]);
+    let rows: [&[f32]; T] = each(
+        #[inline(always)]
+        |t| &row(t)[..out.len()],
+    );
     let weights: [f32; T] = each(|t| weights[t]);
     for (i, value) in out.iter_mut().enumerate() {
         let mut sum = rows[0][i] * weights[0];

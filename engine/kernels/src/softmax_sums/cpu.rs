@@ -181,7 +181,7 @@ fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squar
                     }
                 }
             }
-            let mut sums = lanes.map(|lane| lane.iter().map(|v| f64::from(*v)).sum::<f64>());
+            let mut sums: [f64; OF_P] = each(|i| lanes[i].iter().map(|v| f64::from(*v)).sum());
             for at in whole..p.len() {
                 let terms = term(p[at], labels[at], logits[at], log[at]);
                 sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += f64::from(term));

@@ -1,6 +1,7 @@
 //! Whether the caches of a training fit, before they are filled: [`check_caches`].
 
 use hearth_data::{Item, Pipeline, Sample, Storage};
+use hearth_kernels::host::is_host;
 use hearth_machine::readable;
 use hearth_registry::counted;
 
@@ -39,9 +40,11 @@ pub fn check_caches(plan: &Plan, cases: &Cases) -> Outcome {
         let does = if count == 1 { format!("{does}s") } else { does.to_owned() };
         format!("{} that {does} ({} each)", counted(count as usize, "case"), readable(each))
     };
+    let on_card = cache.on_device() && !is_host(&plan.device);
+    let elsewhere = if on_card { "in the host's memory (`device = \"host\"`) or " } else { "" };
     let message = format!(
         "the cache would take about {} for {} and {}, but only {} may be used; keep fewer (`rate = {share}`), as many \
-         as fit (`rate = \"auto\"`), or keep them on disk (`kind = \"persistent\"`)",
+         as fit (`rate = \"auto\"`), or keep them {elsewhere}on disk (`kind = \"persistent\"`)",
         readable(total),
         part(train, of_train, "train"),
         part(validate, of_validation, "validate"),

@@ -1,5 +1,6 @@
 //! Files that a command writes; they never replace files of others.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -23,13 +24,13 @@ pub const KEY: &str = "result_of";
 pub struct Outputs {
     command: &'static str,
     overwrite: bool,
-    claimed: Vec<PathBuf>,
+    claimed: HashSet<PathBuf>,
 }
 
 impl Outputs {
     /// The claimed files of this command.
     pub fn new(command: &'static str, overwrite: bool) -> Self {
-        Self { command, overwrite, claimed: Vec::new() }
+        Self { command, overwrite, claimed: HashSet::new() }
     }
 
     /// Claims a file that will be written.
@@ -59,7 +60,7 @@ impl Outputs {
             let advice = "this program would write there where the result comes from; move it away";
             return Err(RecipeError::new(format!("{} exists, and is no record: {advice}", record.display())));
         }
-        self.claimed.push(real);
+        self.claimed.insert(real);
         Ok(())
     }
 

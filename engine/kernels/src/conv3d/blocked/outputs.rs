@@ -12,7 +12,7 @@ use super::turn::{turn, turn_into, write_row};
 use super::{Loops, WIDTH};
 use crate::moments::Moments;
 use crate::shared::Shared;
-use crate::simd::widest;
+use crate::simd::{each, widest};
 
 /// The most values of a packed block; it leaves space for weights in a second-level cache of 1 MiB.
 const BLOCK: usize = 160 << 10;
@@ -101,10 +101,11 @@ impl Epilogue<'_> {
     #[inline(always)]
     pub fn apply_to_sums(&self, Chunk { first, lanes }: Chunk, sums: &mut [f32]) {
         let of_lanes = |values: &[f32], vector: usize| -> [f32; WIDTH] {
-            std::array::from_fn(|lane| if values.len() == 1 { values[0] } else { values[first + vector + lane] })
+            each(|lane| if values.len() == 1 { values[0] } else { values[first + vector + lane] })
         };
         for vector in (0..lanes).step_by(WIDTH) {
-            let [scale, offset, slope] = [self.scale, self.offset, self.slope].map(|values| of_lanes(values, vector));
+            let (scale, offset) = (of_lanes(self.scale, vector), of_lanes(self.offset, vector));
+            let slope = of_lanes(self.slope, vector);
             for sums in sums.chunks_exact_mut(lanes) {
                 for (lane, value) in sums[vector..][..WIDTH].iter_mut().enumerate() {
                     let z = *value * scale[lane] + offset[lane];
