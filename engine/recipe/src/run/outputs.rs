@@ -103,10 +103,10 @@ impl Outputs {
             Ok(made) => made,
             Err(error) => {
                 // The first error is the one to report.
-                let _ = match before {
-                    Some(bytes) => folders::replace(&record, bytes),
-                    None => Ok(drop(std::fs::remove_file(&record))),
-                };
+                match before {
+                    Some(bytes) => drop(folders::replace(&record, bytes)),
+                    None => drop(std::fs::remove_file(&record)),
+                }
                 return Err(error);
             }
         };
