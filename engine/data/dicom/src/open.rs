@@ -237,6 +237,7 @@ fn walk_tokens(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Wa
                     let pixels = Some(Found { offset: begin, length: Some(length), kind });
                     return Ok(Some(Walked { end, pixels }));
                 }
+                check_whole(header.tag, header.vr, length)?;
                 if begin + length > bytes.len() as u64 {
                     return Ok(None);
                 }
@@ -255,6 +256,20 @@ fn walk_tokens(bytes: &[u8], encoding: Encoding, total: u64) -> Result<Option<Wa
     let begin = reader.into_decoder().position();
     let end = header_start(bytes, begin as usize, tags::PIXEL_DATA, encoding);
     Ok(Some(Walked { end, pixels: Some(Found { offset: begin, length: None, kind: PixelKind::Integer }) }))
+}
+
+/// The parser leaves the rest of a value that is no whole number of its units, and takes it for the next element.
+fn check_whole(tag: Tag, vr: VR, length: u64) -> Result<(), String> {
+    let unit = match vr {
+        VR::OW | VR::SS | VR::US => 2,
+        VR::AT | VR::FL | VR::OF | VR::OL | VR::SL | VR::UL => 4,
+        VR::FD | VR::OD | VR::OV | VR::SV | VR::UV => 8,
+        _ => 1,
+    };
+    if length.is_multiple_of(unit) {
+        return Ok(());
+    }
+    Err(format!("element {tag} of type {vr} has {length} bytes, which are no multiple of {unit}: damaged"))
 }
 
 fn check_end(begin: u64, length: u64, total: u64, tag: Tag) -> Result<(), String> {
@@ -291,6 +306,16 @@ mod tests {
         }
         out.extend(value);
         out
+    }
+
+    /// Rows of three bytes: the parser would read two, and take the third for the beginning of an element.
+    #[test]
+    fn a_value_of_broken_units_is_refused() {
+        let mut bytes = b"\x28\x00\x10\x00US\x03\x00\x10\x00\x00".to_vec();
+        bytes.extend(b"\x28\x00\x11\x00US\x02\x00\x10\x00");
+        let total = bytes.len() as u64;
+        let error = walk(&bytes, Encoding::Explicit, total).map(|_| ()).expect_err("it is damaged");
+        assert!(error.contains("(0028,0010)") && error.contains("no multiple of 2"), "{error}");
     }
 
     #[test]
