@@ -16,8 +16,8 @@ enum Stage {
     Running(Arc<AtomicBool>),
     /// This rank has done its part; others stop theirs after a step.
     Waiting,
-    /// Cases are done one after another; what was written stays, and is not done again.
-    Cases,
+    /// Cases are done one after another, and what was written stays. Says what becomes of the others.
+    Cases(&'static str),
     /// The run was asked to stop already, or there is nothing left to stop.
     Ending,
 }
@@ -45,10 +45,8 @@ pub fn listen() -> Outcome {
                 }
                 leave();
             }
-            Stage::Cases => {
-                note!(
-                    "\ninterrupted: what was written is complete; the same command, without --overwrite, does the rest"
-                );
+            Stage::Cases(others) => {
+                note!("\ninterrupted: what was written is complete; {others}");
                 leave();
             }
             Stage::Running(flag) => {
@@ -72,8 +70,16 @@ fn leave() -> ! {
 
 /// Installs the handler for a command that does one case after another, each of which has its own files.
 pub fn listen_between_cases() -> Outcome {
-    *lock(&STAGE) = Stage::Cases;
+    *lock(&STAGE) = Stage::Cases("the same command, without --overwrite, does the rest");
     listen()
+}
+
+/// This command does not go on where it was ended.
+pub fn begins_anew() {
+    let mut stage = lock(&STAGE);
+    if matches!(*stage, Stage::Cases(_)) {
+        *stage = Stage::Cases("the same command begins anew: add --overwrite");
+    }
 }
 
 /// A run has begun: the first Ctrl-C sets `flag`.

@@ -10,7 +10,7 @@ use crate::commands::predict::Args;
 use crate::error::{Context, Outcome};
 use crate::run::Trained;
 use crate::run::outputs::Outputs;
-use crate::{note, out};
+use crate::{interrupt, note, out};
 
 /// Writes so many images: pictures of 2-D ones, where 0 is black and 1 is white, volumes of others.
 pub fn generate(args: &Args, trained: &Trained, count: u64) -> Outcome {
@@ -22,6 +22,7 @@ pub fn generate(args: &Args, trained: &Trained, count: u64) -> Outcome {
     let paths: Vec<PathBuf> =
         (0..count).map(|index| args.out.join(format!("generated_{index:0digits$}.{end}"))).collect();
     paths.iter().try_for_each(|path| outputs.claim(path))?;
+    interrupt::begins_anew();
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
     let mut outside = 0;
     for (index, path) in (0..count).zip(&paths) {

@@ -10,6 +10,7 @@ use crate::commands::bundle::open::open;
 use crate::commands::bundle::run::run_opened;
 use crate::commands::predict::Args;
 use crate::error::{Failure, Outcome};
+use crate::interrupt;
 use crate::run::inputs::images_of;
 
 /// Whether the argument of `hearth predict` is a bundle: a folder, or a zip, which nothing else is.
@@ -24,6 +25,7 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     if ranks.is_some_and(|ranks| ranks.world() > 1) {
         return Err(Failure::new("a MONAI bundle is run by one rank: remove --ranks, or the launcher"));
     }
+    interrupt::begins_anew();
     let opened = open(&args.run)?;
     let mut images = Vec::new();
     for given in &args.images {

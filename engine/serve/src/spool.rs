@@ -79,8 +79,11 @@ fn make(parent: &Path) -> io::Result<(TempDir, File)> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     let folder = builder.tempdir_in(parent)?;
-    let lock = File::create_new(folder.path().join(LOCK))?;
+    // Under its name it is locked from the beginning: another server that starts never finds it free.
+    let unlocked = folder.path().join("unlocked");
+    let lock = File::create_new(&unlocked)?;
     lock.lock()?;
+    fs::rename(unlocked, folder.path().join(LOCK))?;
     Ok((folder, lock))
 }
 

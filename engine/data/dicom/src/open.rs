@@ -311,10 +311,9 @@ mod tests {
     /// Rows of three bytes: the parser would read two, and take the third for the beginning of an element.
     #[test]
     fn a_value_of_broken_units_is_refused() {
-        let mut bytes = b"\x28\x00\x10\x00US\x03\x00\x10\x00\x00".to_vec();
-        bytes.extend(b"\x28\x00\x11\x00US\x02\x00\x10\x00");
-        let total = bytes.len() as u64;
-        let error = walk(&bytes, Encoding::Explicit, total).map(|_| ()).expect_err("it is damaged");
+        let mut bytes = explicit((0x28, 0x10), b"US", &[16, 0, 0]);
+        bytes.extend(explicit((0x28, 0x11), b"US", &[16, 0]));
+        let error = walk(&bytes, Encoding::Explicit, bytes.len() as u64).err().expect("damaged");
         assert!(error.contains("(0028,0010)") && error.contains("no multiple of 2"), "{error}");
     }
 

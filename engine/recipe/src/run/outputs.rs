@@ -51,12 +51,14 @@ impl Outputs {
         if path.is_dir() {
             return Err(RecipeError::new(format!("{} is a folder; give a file", path.display())));
         }
+        let recorded = recorded(path);
         // A link that leads nowhere is somebody's, too.
         if path.symlink_metadata().is_ok() {
-            self.check_ours(path, key)?;
+            self.check_ours(path, recorded.as_ref(), key)?;
         }
         let record = beside(path);
-        if record.symlink_metadata().is_ok() && recorded_sum(path).is_none() && !is_unfinished(path) {
+        let is_ours = recorded.as_ref().is_some_and(|recorded| is_unfinished(recorded) || sum_in(recorded).is_some());
+        if record.symlink_metadata().is_ok() && !is_ours {
             let advice = "this program would write there where the result comes from; move it away";
             return Err(RecipeError::new(format!("{} exists, and is no record: {advice}", record.display())));
         }
@@ -64,16 +66,16 @@ impl Outputs {
         Ok(())
     }
 
-    fn check_ours(&self, path: &Path, key: &Value) -> Outcome {
+    fn check_ours(&self, path: &Path, recorded: Option<&Value>, key: &Value) -> Outcome {
         let shown = path.display();
-        if is_unfinished(path) {
+        if recorded.is_some_and(is_unfinished) {
             return Ok(());
         }
-        let Some(recorded) = recorded_sum(path) else {
+        let Some((record, recorded)) = recorded.and_then(|record| Some((record, sum_in(record)?))) else {
             let advice = "give another name or folder; only files that this program wrote can be replaced";
             return Err(RecipeError::new(format!("{shown} exists and would be overwritten: {advice}")));
         };
-        if !self.overwrite && !is_made_of(path, key) {
+        if !self.overwrite && !is_of(record, key) {
             let advice = "give another name or folder, or add --overwrite to replace it";
             return Err(RecipeError::new(format!("{shown} exists, written by an earlier `hearth`: {advice}")));
         }
@@ -181,20 +183,26 @@ pub fn written_by(path: &Path, command: &str) -> bool {
 
 /// Whether a file is there that this command has written to its end.
 pub fn is_whole(path: &Path, command: &str) -> bool {
-    path.is_file() && written_by(path, command) && recorded_sum(path).is_some()
+    let whole = |record: Value| record["command"] == command && sum_in(&record).is_some();
+    path.is_file() && recorded(path).is_some_and(whole)
 }
 
 /// Whether a file's record says that it comes from `key`.
 pub fn is_made_of(path: &Path, key: &Value) -> bool {
-    !key.is_null() && recorded(path).is_some_and(|record| record[KEY] == *key)
+    recorded(path).is_some_and(|record| is_of(&record, key))
 }
 
-fn is_unfinished(path: &Path) -> bool {
-    recorded(path).is_some_and(|record| record[UNFINISHED] == true)
+fn is_of(record: &Value, key: &Value) -> bool {
+    !key.is_null() && record[KEY] == *key
 }
 
-fn recorded_sum(path: &Path) -> Option<String> {
-    recorded(path)?[SUM].as_str().map(str::to_owned)
+fn is_unfinished(record: &Value) -> bool {
+    record[UNFINISHED] == true
+}
+
+/// The hash that a record has of its file.
+fn sum_in(record: &Value) -> Option<&str> {
+    record[SUM].as_str()
 }
 
 /// The record of a file.
