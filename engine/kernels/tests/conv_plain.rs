@@ -91,6 +91,84 @@ fn large_convolutions_on_vulkan_have_the_values_and_gradients_of_kernels() {
     assert!(wrong.is_empty(), "{} differ:\n  {}", wrong.len(), wrong.join("\n  "));
 }
 
+/// More channels than registers hold, so that tiles of outputs are computed: sizes that no tile divides, strides
+/// whose remainders differ in length, few positions whose channels are divided, groups, gaps, a bias.
+#[cfg(feature = "vulkan")]
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn convolutions_of_many_channels_on_vulkan_have_the_values_and_gradients_of_kernels() {
+    let _one = ONE.lock().expect("no other failed in the middle");
+    let (device, flex) = (gpu::device(), Device::flex());
+    flex.seed(3);
+    let random = |shape: [usize; 5]| Tensor::<5>::random(shape, Distribution::Normal(0.0, 1.0), &flex).into_data();
+    let plain = ConvShape::default();
+    let mut wrong = Vec::new();
+    for (size, [ins, outs], kernel, shape) in [
+        ([9, 10, 11], [16, 12], [3; 3], ConvShape { padding: [1; 3], ..plain }),
+        ([9, 10, 11], [12, 33], [3; 3], ConvShape { padding: [1; 3], stride: [2; 3], ..plain }),
+        ([3, 4, 5], [140, 70], [3; 3], ConvShape { padding: [1; 3], ..plain }),
+        ([8, 7, 6], [20, 66], [2; 3], ConvShape { stride: [2; 3], ..plain }),
+        ([8, 7, 6], [40, 48], [1; 3], plain),
+        ([12, 11, 1], [18, 24], [3, 3, 1], ConvShape { padding: [1, 1, 0], stride: [2, 1, 1], ..plain }),
+        ([9, 9, 9], [20, 24], [3; 3], ConvShape { padding: [2; 3], dilation: [2; 3], groups: 2, ..plain }),
+        ([9, 9, 9], [10, 11], [5, 1, 3], ConvShape { padding: [2, 0, 1], stride: [3, 1, 2], ..plain }),
+        ([7, 7, 7], [10, 10], [3; 3], ConvShape { stride: [2; 3], dilation: [2, 1, 3], padding: [2; 3], ..plain }),
+    ] {
+        let bias = |n: usize, device: &Device| Some(Tensor::<1>::from_floats(&vec![0.5; n][..], device));
+        let what = format!("{ins} to {outs} channels, {size:?}, kernel {kernel:?}, {shape:?}");
+        let x = random([2, ins, size[0], size[1], size[2]]);
+        let [kx, ky, kz] = kernel;
+        let weight = random([outs, ins / shape.groups, kx, ky, kz]);
+        let conv = |x: Tensor<5>, w| conv3d(x.clone(), w, bias(outs, &x.device()), shape);
+        wrong.extend(compare(&what, Some(&device), [&x, &weight], conv));
+        let weight = random([ins, outs / shape.groups, kx, ky, kz]);
+        let longer = shape.stride.map(|stride| stride - 1);
+        let conv = |x: Tensor<5>, w| conv_transpose3d(x.clone(), w, bias(outs, &x.device()), shape, longer);
+        wrong.extend(compare(&format!("{what}, transposed"), Some(&device), [&x, &weight], conv));
+    }
+    assert!(wrong.is_empty(), "{} differ:\n  {}", wrong.len(), wrong.join("\n  "));
+}
+
+/// In half precision a card multiplies matrices, whose sums are f32: the results are those of f32 from the same
+/// values, rounded.
+#[cfg(feature = "cuda")]
+#[test]
+#[ignore = "needs a card"]
+fn convolutions_of_many_channels_in_half_precision_on_vulkan_are_those_of_rounded_values() {
+    use burn::tensor::DType;
+    let _one = ONE.lock().expect("no other failed in the middle");
+    let (device, flex) = (gpu::device(), Device::flex());
+    flex.seed(4);
+    let mut wrong = Vec::new();
+    let halves = if gpu::word() == "cuda" { vec![DType::BF16, DType::F16] } else { vec![] };
+    for dtype in halves {
+        for ([ins, outs], kernel, stride) in
+            [([16, 16], 3, 1), ([20, 40], 3, 2), ([70, 66], 3, 1), ([24, 72], 2, 2), ([33, 40], 1, 1)]
+        {
+            let shape = ConvShape { stride: [stride; 3], padding: [kernel / 2; 3], ..ConvShape::default() };
+            let random = |shape: [usize; 5], scale: f64| {
+                let drawn = Tensor::<5>::random(shape, Distribution::Normal(0.0, scale), &flex);
+                drawn.cast(dtype).cast(DType::F32).into_data()
+            };
+            let (x, weight) = (random([2, ins, 9, 8, 7], 1.0), random([outs, ins, kernel, kernel, kernel], 0.1));
+            let expected = both_ways(&Device::flex(), [&x, &weight], |x, w| conv3d(x, w, None, shape));
+            let found = both_ways(&device, [&x, &weight], |x, w| {
+                conv3d(x.cast(dtype), w.cast(dtype), None, shape).cast(DType::F32)
+            });
+            for (name, ((_, expected), (_, found))) in
+                ["result", "input", "weight"].iter().zip(expected.iter().zip(&found))
+            {
+                let most = expected.iter().map(|v| v.abs()).fold(0.0, f32::max);
+                let apart = expected.iter().zip(found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                if !(apart <= 1e-2 * most) {
+                    wrong.push(format!("{dtype:?}, {ins} to {outs}, kernel {kernel}: {name}: {apart} of {most}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n  {}", wrong.len(), wrong.join("\n  "));
+}
+
 fn assert_same(device: Option<&Device>) {
     let _one = ONE.lock().expect("no other failed in the middle");
     let flex = Device::flex();

@@ -195,6 +195,15 @@ impl Clone for Client {
     }
 }
 
+/// Images, `[B, C, X, Y, Z]`, lie without gaps, as kernels that take them in this order read them:
+/// with padded rows each is copied before it is read. See the folder's README.md.
+fn layout_strategy(shape: &Shape) -> MemoryLayoutStrategy {
+    match shape.len() {
+        0..5 => MemoryLayoutStrategy::Optimized,
+        _ => MemoryLayoutStrategy::Contiguous,
+    }
+}
+
 impl Client {
     /// The runtime name on this device, as logs and cache keys show it.
     pub fn name(&self) -> &'static str {
@@ -733,7 +742,7 @@ impl Client {
     ) -> MemoryLayout {
         self.do_create_from_slices(
             vec![MemoryLayoutDescriptor::new(
-                MemoryLayoutStrategy::Optimized,
+                layout_strategy(&shape),
                 shape,
                 elem_size,
             )],
@@ -758,7 +767,7 @@ impl Client {
     pub fn create_tensor(&self, bytes: Bytes, shape: Shape, elem_size: usize) -> MemoryLayout {
         self.do_create(
             vec![MemoryLayoutDescriptor::new(
-                MemoryLayoutStrategy::Optimized,
+                layout_strategy(&shape),
                 shape,
                 elem_size,
             )],
@@ -827,7 +836,7 @@ impl Client {
     /// See [`Client::create_tensor`]
     pub fn empty_tensor(&self, shape: Shape, elem_size: usize) -> MemoryLayout {
         let descriptor =
-            MemoryLayoutDescriptor::new(MemoryLayoutStrategy::Optimized, shape, elem_size);
+            MemoryLayoutDescriptor::new(layout_strategy(&shape), shape, elem_size);
         self.do_empty(vec![descriptor]).remove(0)
     }
 

@@ -105,7 +105,7 @@ impl NormalizeOps for CubeBackend {
             element(&x),
         );
         let means = empty(&x, [shape.rows(), 2], DType::F32);
-        let of_channels = empty(&x, [3, shape.channels], DType::F32);
+        let [plain, weighted, tail] = [(); 3].map(|()| empty(&x, [shape.channels], DType::F32));
         let (count, dim) = groups(&client, shape.rows() + shape.channels);
         totals_kernel::launch(
             &client,
@@ -114,7 +114,9 @@ impl NormalizeOps for CubeBackend {
             sums.into_tensor_arg(),
             weight.clone().into_tensor_arg(),
             means.clone().into_tensor_arg(),
-            of_channels.clone().into_tensor_arg(),
+            plain.clone().into_tensor_arg(),
+            weighted.clone().into_tensor_arg(),
+            tail.clone().into_tensor_arg(),
             volume,
             channels,
             rows.first,
@@ -143,12 +145,8 @@ impl NormalizeOps for CubeBackend {
             batch,
             element(&x),
         );
-        let part = |which: usize| {
-            let row = Self::float_slice(of_channels.clone(), &[(which..which + 1).into(), (0..shape.channels).into()]);
-            Self::float_reshape(row, [shape.channels].into())
-        };
-        let slopes = if slope.meta.shape()[0] == shape.channels { part(2) } else { Self::float_sum(part(2)) };
-        (dx, part(1), part(0), slopes)
+        let slopes = if slope.meta.shape()[0] == shape.channels { tail } else { Self::float_sum(tail) };
+        (dx, weighted, plain, slopes)
     }
 }
 
@@ -175,6 +173,49 @@ pub(super) fn scale(
         element(&x),
     );
     x
+}
+
+/// The running mean and variance after a batch: see [`follow`](super::follow).
+pub(super) fn follow(running: [CubeTensor; 2], now: [CubeTensor; 2], momentum: f32, unbiased: f32) -> [CubeTensor; 2] {
+    let [mean, variance] = ordered(running);
+    let [mean_now, variance_now] = ordered(now);
+    let after = [empty_like(&mean), empty_like(&variance)];
+    let (count, dim) = each(&mean.client, mean.meta.num_elements());
+    follow_kernel::launch(
+        &mean.client.clone(),
+        count,
+        dim,
+        mean.into_tensor_arg(),
+        variance.into_tensor_arg(),
+        mean_now.into_tensor_arg(),
+        variance_now.into_tensor_arg(),
+        after[0].clone().into_tensor_arg(),
+        after[1].clone().into_tensor_arg(),
+        momentum,
+        unbiased,
+    );
+    after
+}
+
+#[cube(launch)]
+#[allow(clippy::too_many_arguments)]
+fn follow_kernel(
+    mean: &Tensor<f32>,
+    variance: &Tensor<f32>,
+    mean_now: &Tensor<f32>,
+    variance_now: &Tensor<f32>,
+    mean_after: &mut Tensor<f32>,
+    variance_after: &mut Tensor<f32>,
+    momentum: f32,
+    unbiased: f32,
+) {
+    let at = ABSOLUTE_POS;
+    if at >= mean_after.len() {
+        terminate!();
+    }
+    let kept = 1.0f32 - momentum;
+    mean_after[at] = mean[at] * kept + mean_now[at] * momentum;
+    variance_after[at] = variance[at] * kept + variance_now[at] * unbiased * momentum;
 }
 
 /// Mean and biased variance of every row.
@@ -445,7 +486,9 @@ fn totals_kernel(
     sums: &Tensor<f32>,
     weight: &Tensor<f32>,
     means: &mut Tensor<f32>,
-    of_channels: &mut Tensor<f32>,
+    of_plain: &mut Tensor<f32>,
+    of_weighted: &mut Tensor<f32>,
+    of_tail: &mut Tensor<f32>,
     volume: u32,
     channels: u32,
     first: u32,
@@ -492,9 +535,9 @@ fn totals_kernel(
             means[2 * CUBE_POS + 1] = weighted / count;
         } else {
             let channel = CUBE_POS - rows;
-            of_channels[channel] = plain;
-            of_channels[channels + channel] = weighted;
-            of_channels[2 * channels + channel] = tail;
+            of_plain[channel] = plain;
+            of_weighted[channel] = weighted;
+            of_tail[channel] = tail;
         }
     }
 }

@@ -21,6 +21,10 @@ pub(crate) use cpu::in_place_of;
 pub(crate) use shape::Shape;
 
 use crate::cast::cast;
+#[cfg(gpu_kernels)]
+use crate::gpu::primitive;
+#[cfg(gpu_kernels)]
+use crate::place::{self, Place};
 
 /// The values that share a mean and a variance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +103,21 @@ pub fn normalize(
         }
     };
     Normalized { output: activate(output, slope), mean: mean.without_autodiff(), variance: variance.without_autodiff() }
+}
+
+/// Running mean and variance (`[C]` each, f32, outside a graph) after a batch of `count` values for each channel:
+/// `(1 - momentum) * running + momentum * now`, of the unbiased variance, as `torch.nn.BatchNorm3d` keeps them.
+pub fn follow(running: [Tensor<1>; 2], now: [Tensor<1>; 2], momentum: f64, count: f64) -> [Tensor<1>; 2] {
+    let unbiased = count / (count - 1.0).max(1.0);
+    #[cfg(gpu_kernels)]
+    if running.iter().chain(&now).all(|t| place::takes_floats(t) && place::of(t) == Some(Place::Gpu)) {
+        let [running, now] = [running, now].map(|both| both.map(primitive));
+        let after = cube::follow(running, now, momentum as f32, unbiased as f32);
+        return after.map(Tensor::from_primitive::<burn_cubecl::CubeBackend>);
+    }
+    let ([mean, variance], [mean_now, variance_now]) = (running, now);
+    let follow = |before: Tensor<1>, now: Tensor<1>| before * (1.0 - momentum) + now * momentum;
+    [follow(mean, mean_now), follow(variance, variance_now * unbiased)]
 }
 
 /// `act(scale x + offset)` by channel: a norm with given statistics. In place where `x` has no

@@ -8,7 +8,7 @@ use burn::module::{Flag, Module, Param};
 use burn::tensor::{DType, Tensor};
 
 use hearth_kernels::conv3d::{NormAct, NormBehind};
-use hearth_kernels::normalize::{Normalized, Over, Slope, normalize, scale};
+use hearth_kernels::normalize::{Normalized, Over, Slope, follow, normalize, scale};
 
 use super::{Act, ConfigError, LayerPath, LayerSpec, Scope, SyncedNorms, relu};
 use crate::cost;
@@ -173,12 +173,10 @@ impl BatchNorm {
 
     /// Moves the running statistics towards those of `count` values.
     fn follow(&self, mean: Tensor<1>, variance: Tensor<1>, count: f64) {
-        let unbiased = variance * (count / (count - 1.0).max(1.0));
-        let follow = |buffer: &Buffer, now: Tensor<1>| {
-            buffer.set(buffer.value() * (1.0 - self.momentum) + now * self.momentum);
-        };
-        follow(&self.running_mean, mean);
-        follow(&self.running_var, unbiased);
+        let running = [self.running_mean.value(), self.running_var.value()];
+        let [mean, variance] = follow(running, [mean, variance], self.momentum, count);
+        self.running_mean.set(mean);
+        self.running_var.set(variance);
         self.num_batches_tracked.increment();
     }
 }

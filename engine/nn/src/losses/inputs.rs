@@ -129,7 +129,7 @@ impl Inputs {
     pub(super) fn that_count(&self, sums: &Tensor<2>) -> Tensor<2> {
         let classes = sums.dims()[1];
         let first = usize::from(!self.include_background && classes > 1);
-        sums.clone().narrow(1, first, classes - first)
+        if first == 0 { sums.clone() } else { sums.clone().narrow(1, first, classes - first) }
     }
 
     /// `None` where there is no kernel, and where something is odd, because the slow path reports

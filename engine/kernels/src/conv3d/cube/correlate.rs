@@ -8,7 +8,7 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 use super::axis::Axis;
-use super::{OUTS, Sizes, SizesLaunch, add_kernel, is_read, outs};
+use super::{OUTS, Sizes, SizesLaunch, add_pieces, is_read, outs, tiles};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{each, element, empty, ordered};
 
@@ -62,14 +62,17 @@ fn run(
 ) -> CubeTensor {
     let [x, weight] = ordered([x, weight]);
     let bias = bias.map(|bias| ordered([bias])).map(|[bias]| bias);
+    if tiles::takes(g, transposed) {
+        return tiles::run(&x, &weight, bias.as_ref(), g, out, transposed);
+    }
     let [ins, outs_] = if transposed { [g.channels_out, g.channels_in] } else { [g.channels_in, g.channels_out] };
     let tiles = outs_.div_ceil(outs(outs_, OUTS));
     let units = |axes: &[Axis; 3]| g.batch * g.groups * tiles * axes.iter().map(|axis| axis.outputs).product::<usize>();
     let most = launches.iter().map(units).max().unwrap_or(1).max(1);
     let span = ins.div_ceil((MANY / most).clamp(1, ins));
     let pieces = ins.div_ceil(span);
-    let to = empty(&x, out, x.dtype);
     if pieces == 1 {
+        let to = empty(&x, out, x.dtype);
         for axes in launches {
             correlate(&x, &weight, bias.as_ref(), &to, g, *axes, span, transposed);
         }
@@ -80,25 +83,7 @@ fn run(
     for axes in launches {
         correlate(&x, &weight, None, &parts, g, *axes, span, transposed);
     }
-    let (count, dim) = each(&x.client, total);
-    let [volume, channels] = [out[2] * out[3] * out[4], out[1]].map(|n| n as u32);
-    let offset = bias.clone().unwrap_or_else(|| parts.clone()).into_tensor_arg();
-    let (parts, sums) = (parts.into_tensor_arg(), to.clone().into_tensor_arg());
-    let biased = bias.is_some();
-    add_kernel::launch(
-        &x.client,
-        count,
-        dim,
-        parts,
-        offset,
-        sums,
-        pieces as u32,
-        volume,
-        channels,
-        biased,
-        element(&x),
-    );
-    to
+    add_pieces(&x, parts, bias.as_ref(), pieces, out)
 }
 
 fn shape(batch: usize, channels: usize, [x, y, z]: [usize; 3]) -> [usize; 5] {

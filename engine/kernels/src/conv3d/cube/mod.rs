@@ -10,11 +10,16 @@
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 mod axis;
 mod correlate;
+mod tile_kernel;
+mod tiles;
+mod weight_tile_kernel;
+mod weight_tiles;
 mod weights;
 
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
+use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
@@ -22,7 +27,7 @@ use self::correlate::{backward, forward};
 use self::weights::weights;
 use super::geometry::Geometry;
 use super::ops::ConvolutionOps;
-use crate::gpu::{UNITS, element, empty, group_sum, groups, ordered};
+use crate::gpu::{UNITS, each, element, empty, group_sum, groups, ordered};
 use crate::totals::totals;
 
 /// Output channels that a unit adds up at most.
@@ -105,6 +110,36 @@ struct Sizes {
 /// Whether an output of a unit reads a line of its input.
 fn is_read(line: usize, rows: usize, taps: usize, stride: usize, apart: usize) -> bool {
     (0..rows).any(|row| (0..taps).any(|tap| row * stride + tap * apart == line))
+}
+
+/// The sums of pieces, `[pieces, ...]`, and the bias of a channel.
+fn add_pieces(
+    beside: &CubeTensor,
+    parts: CubeTensor,
+    bias: Option<&CubeTensor>,
+    pieces: usize,
+    out: [usize; 5],
+) -> CubeTensor {
+    let sums = empty(beside, out, beside.dtype);
+    let (count, dim) = each(&beside.client, out.iter().product());
+    let [volume, channels] = [out[2] * out[3] * out[4], out[1]].map(|n| n as u32);
+    let offset = bias.unwrap_or(&parts).clone().into_tensor_arg();
+    let (parts, to) = (parts.into_tensor_arg(), sums.clone().into_tensor_arg());
+    let pieces = pieces as u32;
+    add_kernel::launch(
+        &beside.client,
+        count,
+        dim,
+        parts,
+        offset,
+        to,
+        pieces,
+        volume,
+        channels,
+        bias.is_some(),
+        element(beside),
+    );
+    sums
 }
 
 /// Adds up pieces, and the bias of a channel.

@@ -8,9 +8,9 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 use super::axis::Axis;
-use super::{OUTS, Sizes, SizesLaunch, add_kernel, is_read, outs};
+use super::{OUTS, Sizes, SizesLaunch, add_pieces, is_read, outs, weight_tiles};
 use crate::conv3d::geometry::Geometry;
-use crate::gpu::{each, element, empty, ordered};
+use crate::gpu::{element, empty, ordered};
 
 /// Units of a workgroup that sums a weight gradient.
 const LANES: usize = 64;
@@ -30,6 +30,9 @@ pub(super) fn weights(x: CubeTensor, dy: CubeTensor, g: &Geometry) -> CubeTensor
     let [x, dy] = ordered([x, dy]);
     let weight = [g.channels()[1], g.channels_in, g.kernel[0], g.kernel[1], g.kernel[2]];
     let g = &g.flat_first();
+    if weight_tiles::takes(g) {
+        return weight_tiles::run(&x, &dy, g, weight);
+    }
     let axes = [0, 1, 2].map(|axis| Axis::plain(g, axis));
     let [kx, ky, kz] = g.kernel;
     // The taps along the last axis together, where the registers hold them.
@@ -79,11 +82,7 @@ pub(super) fn weights(x: CubeTensor, dy: CubeTensor, g: &Geometry) -> CubeTensor
             element(&x),
         );
     }
-    let (count, dim) = each(&client, total);
-    let out = empty(&x, weight, x.dtype);
-    let (parts, none, sums) = (parts.clone().into_tensor_arg(), parts.into_tensor_arg(), out.clone().into_tensor_arg());
-    add_kernel::launch(&client, count, dim, parts, none, sums, pieces_, 1, 1, false, element(&x));
-    out
+    add_pieces(&x, parts, None, pieces, weight)
 }
 
 /// A workgroup for a piece of the positions, a group, `outs` output channels, an input channel, a tap

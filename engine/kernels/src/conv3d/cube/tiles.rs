@@ -1,0 +1,216 @@
+//! Convolutions and input gradients of many channels: tiles of the outputs (`tile_kernel`).
+
+use burn::tensor::DType;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::ir::ElemType;
+use cubecl::ir::features::MmaConfig;
+use cubecl::prelude::*;
+
+use super::add_pieces;
+use super::tile_kernel::{EDGE, Tile, UNITS, WorkLaunch, tile_kernel};
+use crate::conv3d::geometry::Geometry;
+use crate::gpu::{each, element, empty};
+
+/// Channels of the input and of the output from which tiles are faster.
+const CHANNELS: [usize; 2] = [8, 9];
+/// Workgroups that a launch should have, so that a large card has work: of 16, 32, and 64 channels.
+const MANY: [usize; 2] = [1 << 9, 1 << 10];
+/// Steps of a workgroup at least, where the channels of the input are divided.
+const STEPS: usize = 16;
+
+/// Whether tiles are for this convolution: its channels are many, and an input gradient reads its inputs
+/// without gaps.
+pub(super) fn takes(g: &Geometry, transposed: bool) -> bool {
+    let [ins, outs] = ends(g, transposed);
+    let regular = |axis: usize| !transposed || g.stride[axis] == 1 || g.dilation[axis] == 1;
+    ins >= CHANNELS[0] && outs >= CHANNELS[1] && (0..3).all(regular)
+}
+
+/// Channels of the input and of the output, of a group.
+fn ends(g: &Geometry, transposed: bool) -> [usize; 2] {
+    if transposed { [g.channels_out, g.channels_in] } else { [g.channels_in, g.channels_out] }
+}
+
+/// Whether the device multiplies matrices of this type.
+pub(super) fn multiplies(x: &CubeTensor) -> bool {
+    let properties = x.client.properties();
+    let (of, hardware) = (element(x), &properties.hardware);
+    let edge = EDGE as u32;
+    let matrix = MmaConfig { a_type: of, b_type: of, cd_type: element_of(DType::F32), m: edge, n: edge, k: edge };
+    x.dtype != DType::F32
+        && hardware.plane_size_min == 32
+        && hardware.plane_size_max == 32
+        && hardware.max_shared_memory_size >= 48 << 10
+        && properties.features.matmul.cmma.contains(&matrix)
+}
+
+pub(super) fn element_of(dtype: DType) -> ElemType {
+    burn::backend::cubecl::dtype_to_storage_type(dtype)
+}
+
+/// Whether shared memory may be read four values at a time, whatever they were written as: not in SPIR-V and WGSL.
+pub(super) fn reads_quads(x: &CubeTensor) -> bool {
+    matches!(x.client.name(), "cuda" | "hip")
+}
+
+/// The tile for so many channels: the fastest of eight on an H100 (docs/benches/runs/2026-11-27-h100.md).
+fn tile(ins: usize, outs: usize, matrices: bool) -> Tile {
+    let [m, n, k, rows, columns] = match (outs, matrices) {
+        (..=16, false) => [256, 16, 8, 4, 4],
+        (17..=32, false) => [256, 32, 8, 8, 4],
+        (_, false) if ins <= 16 => [64, 64, 8, 4, 4],
+        (_, false) => [128, 64, 16, 8, 4],
+        (..=16, true) => [256, 16, 16, 2, 1],
+        (17..=32, true) => [256, 32, 16, 2, 2],
+        (_, true) => [128, 64, 16, 2, 2],
+    };
+    Tile { m, n, k, rows, columns }
+}
+
+/// Workgroups that a launch of tiles of so many channels should have.
+fn many(channels: usize) -> usize {
+    MANY[usize::from(channels > 32)]
+}
+
+/// A convolution, or an input gradient: `transposed`.
+pub(super) fn run(
+    x: &CubeTensor,
+    weight: &CubeTensor,
+    bias: Option<&CubeTensor>,
+    g: &Geometry,
+    out: [usize; 5],
+    transposed: bool,
+) -> CubeTensor {
+    let [ins, outs] = ends(g, transposed);
+    let (input, output) = if transposed { (g.output, g.input) } else { (g.input, g.output) };
+    let (stride, step) = if transposed { ([1; 3], g.stride) } else { (g.stride, [1; 3]) };
+    // A position of the input is divided by the stride, and so are its taps.
+    let apart = [0, 1, 2].map(|axis| if step[axis] == 1 { g.dilation[axis] } else { 1 });
+    let matrices = multiplies(x);
+    let remainders: usize = step.iter().product();
+    let positions = g.batch * [0, 1, 2].map(|axis| output[axis].div_ceil(step[axis])).iter().product::<usize>();
+    let tile = tile(ins, outs, matrices);
+    let width = outs.next_multiple_of(tile.n);
+    let staged = if matrices { x.dtype } else { DType::F32 };
+    let packed = empty(x, [g.groups * g.taps() * ins * width], staged);
+    let (count, dim) = each(&x.client, packed.meta.num_elements());
+    pack_kernel::launch(
+        &x.client,
+        count,
+        dim,
+        weight.clone().into_tensor_arg(),
+        packed.clone().into_tensor_arg(),
+        ins as u32,
+        outs as u32,
+        width as u32,
+        g.taps() as u32,
+        transposed,
+        element(weight),
+        element(&packed),
+    );
+    let tasks = remainders * g.groups * (width / tile.n) * positions.div_ceil(tile.m);
+    let taps: usize = [0, 1, 2].map(|axis| g.kernel[axis].div_ceil(step[axis])).iter().product();
+    let most = (ins.div_ceil(tile.k) * taps / STEPS).clamp(1, ins.div_ceil(tile.k));
+    let pieces = many(tile.n).div_ceil(tasks.max(1)).clamp(1, most);
+    let span = ins.div_ceil(pieces).next_multiple_of(tile.k);
+    let pieces = ins.div_ceil(span);
+    let total: usize = out.iter().product();
+    let to = if pieces == 1 { empty(x, out, x.dtype) } else { empty(x, [pieces, total], DType::F32) };
+    let tasks = tasks * pieces;
+    let u = |n: usize| n as u32;
+    let [nx, ny, nz] = input.map(u);
+    let [to_x, to_y, to_z] = output.map(u);
+    let [kx, ky, kz] = g.kernel.map(u);
+    let [stride_x, stride_y, stride_z] = stride.map(u);
+    let [step_x, step_y, step_z] = step.map(u);
+    let [apart_x, apart_y, apart_z] = apart.map(u);
+    let [pad_x, pad_y, pad_z] = g.padding.map(u);
+    let work = WorkLaunch::new(
+        u(tasks),
+        u(g.batch),
+        u(g.groups),
+        u(ins),
+        u(outs),
+        u(width),
+        u(span),
+        nx,
+        ny,
+        nz,
+        to_x,
+        to_y,
+        to_z,
+        kx,
+        ky,
+        kz,
+        stride_x,
+        stride_y,
+        stride_z,
+        step_x,
+        step_y,
+        step_z,
+        apart_x,
+        apart_y,
+        apart_z,
+        pad_x,
+        pad_y,
+        pad_z,
+    );
+    let dim = CubeDim::new_1d(UNITS as u32);
+    let count = cubecl::calculate_cube_count_elemwise(&x.client, tasks * UNITS, dim);
+    let biased = bias.filter(|_| pieces == 1);
+    // SAFETY: inputs are read at positions within the image, or at 0, packed weights and outputs below their
+    // counts, shared memory at places that the sizes of the tile give.
+    unsafe {
+        tile_kernel::launch_unchecked(
+            &x.client,
+            count,
+            dim,
+            x.clone().into_tensor_arg(),
+            packed.clone().into_tensor_arg(),
+            biased.unwrap_or(&packed).clone().into_tensor_arg(),
+            to.clone().into_tensor_arg(),
+            work,
+            tile,
+            transposed,
+            biased.is_some(),
+            matrices,
+            reads_quads(x),
+            element(x),
+            element(&packed),
+            element(&to),
+        );
+    }
+    if pieces == 1 { to } else { add_pieces(x, to, bias, pieces, out) }
+}
+
+/// To `[groups, taps, in, width]`; channels that do not exist are 0.
+#[cube(launch)]
+#[allow(clippy::too_many_arguments)]
+fn pack_kernel<F: Float, S: Float>(
+    weight: &Tensor<F>,
+    packed: &mut Tensor<S>,
+    ins: u32,
+    outs: u32,
+    width: u32,
+    taps: u32,
+    #[comptime] transposed: bool,
+    #[define(F)] _of: ElemType,
+    #[define(S)] _staged: ElemType,
+) {
+    let at = ABSOLUTE_POS;
+    if at >= packed.len() {
+        terminate!();
+    }
+    let (ins, outs, width, taps) = (ins as usize, outs as usize, width as usize, taps as usize);
+    let o = at % width;
+    let rest = at / width;
+    let i = rest % ins;
+    let rest = rest / ins;
+    let (tap, group) = (rest % taps, rest / taps);
+    let mut value = S::from_int(0);
+    if o < outs {
+        let filter = if comptime!(transposed) { (group * ins + i) * outs + o } else { (group * outs + o) * ins + i };
+        value = S::cast_from(weight[filter * taps + tap]);
+    }
+    packed[at] = value;
+}
