@@ -32,7 +32,7 @@
 //! - [`mod@pool3d`]: maximum and average pooling, fixed or adaptive, forward and backward.
 //! - [`mod@linear`]: a matrix for the last axis, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for reuse.
-//! - [`mod@update`]: steps of optimizers in one pass, in place.
+//! - [`mod@update`]: steps of optimizers in one pass, in place; [`gradients`]: their norm and scale.
 //! - [`TuningClock`]: time that goes into finding a GPU's fastest kernels; [`Tune`]: how much may.
 //! - [`join_thread_pool`]: the thread that trains works too, instead of waiting.
 //! - [`use_kernels`]: turns the kernels of networks off, to compare.
@@ -55,6 +55,7 @@ mod flex;
 mod gelu;
 #[cfg(gpu_kernels)]
 mod gpu;
+pub mod gradients;
 pub mod host;
 mod in_place;
 pub mod interpolate;

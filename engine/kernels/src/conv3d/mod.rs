@@ -34,6 +34,8 @@ mod winograd;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{Tensor, module};
 
+use crate::cast::cast;
+
 pub use inference::{Channels, NormAct, NormBehind, Then, conv_transpose3d_then, conv3d_then};
 pub use winograd::{as_part_of, plain_sums};
 
@@ -57,7 +59,7 @@ impl Default for ConvShape {
     }
 }
 
-/// Convolution: `x` is `[B, I, X, Y, Z]`, `weight` `[O, I / groups, kx, ky, kz]`, `bias` `[O]`;
+/// Convolution: `x` is `[B, I, X, Y, Z]`, `weight` `[O, I / groups, kx, ky, kz]`, `bias` `[O]`, of any type;
 /// returns `[B, O, X', Y', Z']`.
 ///
 /// # Panics
@@ -66,6 +68,7 @@ pub fn conv3d(x: Tensor<5>, weight: Tensor<5>, bias: Option<Tensor<1>>, shape: C
     if let Some(geometry) = geometry::of_convolution(&x, &weight, &shape) {
         return ops::convolution(x, weight, bias, geometry);
     }
+    let bias = bias.map(|bias| cast(bias, x.dtype()));
     let (x, weight, ConvShape { stride, padding, dilation, groups }) = reaching::convolution(x, weight, shape);
     module::conv3d(x, weight, bias, ConvOptions::new(stride, padding, dilation, groups))
 }
@@ -85,6 +88,7 @@ pub fn conv_transpose3d(
     if let Some(geometry) = geometry::of_transposed(&x, &weight, &shape, output_padding) {
         return ops::transposed(x, weight, bias, geometry);
     }
+    let bias = bias.map(|bias| cast(bias, x.dtype()));
     let (weight, longer) = reaching::transposed(weight, &shape);
     let ConvShape { stride, padding, dilation, groups } = shape;
     let options = ConvTransposeOptions::new(stride, padding, output_padding, dilation, groups);

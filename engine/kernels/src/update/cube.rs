@@ -1,5 +1,7 @@
-//! The steps on GPUs: one kernel for each parameter, in place. With a [`Decision`] the device
+//! The steps on GPUs: one kernel for each parameter, or for several with SGD, in place. With a [`Decision`] the device
 //! decides whether a step is taken.
+
+use std::cell::RefCell;
 
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
@@ -8,7 +10,7 @@ use cubecl::prelude::*;
 
 use super::decided::Decision;
 use super::{AdamStep, RmsPropStep, SgdStep};
-use crate::gpu::{each, empty, ordered, own, primitive};
+use crate::gpu::{UNITS, each, empty, ordered, own, primitive};
 
 /// A parameter, its gradient or its state; within kernels a tensor is CubeCL's.
 type Values = burn::tensor::Tensor<1>;
@@ -48,6 +50,90 @@ impl Gate {
     }
 }
 
+/// A step that is not taken yet.
+struct Waiting {
+    p: CubeTensor,
+    direction: CubeTensor,
+    g: CubeTensor,
+    step: SgdStep,
+    first: f32,
+    gate: Gate,
+}
+
+impl Waiting {
+    /// Whether both are taken by the same numbers. Steps that a device decides about wait for one decision.
+    fn is_like(&self, other: &Self) -> bool {
+        let numbers = |one: &Self| (one.step, one.first, one.gate.count, one.gate.decided);
+        numbers(self) == numbers(other) && self.g.device == other.g.device
+    }
+}
+
+thread_local! {
+    /// The steps that wait for the end of [`together`]; none outside of it.
+    static WAITING: RefCell<Option<Vec<Waiting>>> = const { RefCell::new(None) };
+}
+
+/// Parameters that are stepped in one launch at most: as many as bindings are sure to be there for, three each.
+const AT_ONCE: usize = 8;
+
+pub(super) fn together<T>(work: impl FnOnce() -> T) -> T {
+    /// Takes the steps also where `work` panics: others may have the tensors.
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            let waiting = WAITING.take().unwrap_or_default();
+            let mut rest = &waiting[..];
+            while let Some(first) = rest.first() {
+                let each = if first.gate.decided { 5 } else { 3 };
+                let bindings = first.g.client.properties().hardware.max_bindings as usize;
+                let most = (bindings.saturating_sub(2) / each).clamp(1, AT_ONCE);
+                let alike = rest.iter().take(most).take_while(|next| next.is_like(first));
+                let (now, later) = rest.split_at(alike.count());
+                sgd_of(now);
+                rest = later;
+            }
+        }
+    }
+    if WAITING.with_borrow(Option::is_some) {
+        return work();
+    }
+    WAITING.set(Some(Vec::new()));
+    let _end = End;
+    work()
+}
+
+/// One launch for several parameters with the same step.
+fn sgd_of(waiting: &[Waiting]) {
+    let Some(Waiting { g, step, gate, first, .. }) = waiting.first() else { return };
+    let arguments = |of: fn(&Waiting) -> &CubeTensor| {
+        let values = waiting.iter().map(|one| of(one).clone().into_tensor_arg()).collect();
+        SequenceArg::<OwnedTensor<f32>> { values }
+    };
+    let counts = |of: fn(&Waiting) -> &CubeTensor| if gate.decided { arguments(of) } else { SequenceArg::new() };
+    let groups = waiting.iter().map(|one| one.g.meta.num_elements().div_ceil(UNITS)).sum::<usize>();
+    let (cubes, dim) = each(&g.client, groups * UNITS);
+    sgd_together_kernel::launch(
+        &g.client.clone(),
+        cubes,
+        dim,
+        arguments(|one| &one.p),
+        arguments(|one| &one.direction),
+        arguments(|one| &one.g),
+        gate.taken.clone().into_tensor_arg(),
+        counts(|one| &one.gate.before),
+        counts(|one| &one.gate.after),
+        step.lr,
+        step.weight_decay,
+        step.momentum,
+        step.share,
+        *first,
+        gate.count,
+        waiting.len(),
+        step.nesterov,
+        gate.decided,
+    );
+}
+
 pub(super) fn sgd(p: Values, g: &Values, direction: Values, step: SgdStep) -> (Values, Values) {
     let (p, direction, _) = sgd_where(p, g, direction, step, None);
     (p, direction)
@@ -63,6 +149,12 @@ pub(super) fn sgd_where(
     let ([p, direction], g) = given([p, direction], g);
     let (first, decision) = decided.unzip();
     let gate = Gate::new(decision, &g);
+    if WAITING.with_borrow(Option::is_some) {
+        let after = (back(p.clone()), back(direction.clone()), back(gate.after.clone()));
+        let waiting = Waiting { p, direction, g, step, first: first.unwrap_or(step.share), gate };
+        WAITING.with_borrow_mut(|all| all.get_or_insert_default().push(waiting));
+        return after;
+    }
     let (cubes, dim) = each(&g.client, g.meta.num_elements());
     sgd_kernel::launch(
         &g.client.clone(),
@@ -257,6 +349,54 @@ fn sgd_kernel(
     direction[at] = moved;
     let along = if comptime!(nesterov) { g + moved * momentum } else { moved };
     p[at] = value - along * lr;
+}
+
+/// A workgroup for some values of one of the parameters.
+#[cube(launch)]
+#[allow(clippy::too_many_arguments)]
+fn sgd_together_kernel(
+    p: &mut Sequence<OwnedTensor<f32>>,
+    direction: &mut Sequence<OwnedTensor<f32>>,
+    g: &Sequence<OwnedTensor<f32>>,
+    taken: &Tensor<f32>,
+    before: &Sequence<OwnedTensor<f32>>,
+    after: &mut Sequence<OwnedTensor<f32>>,
+    lr: f32,
+    weight_decay: f32,
+    momentum: f32,
+    share: f32,
+    first: f32,
+    number: f32,
+    #[comptime] count: usize,
+    #[comptime] nesterov: bool,
+    #[comptime] decided: bool,
+) {
+    let takes = if comptime!(decided) { taken[0] != 0.0f32 } else { true.runtime() };
+    let mut begin = 0usize;
+    #[unroll]
+    for which in 0..count {
+        let g = g.index(which);
+        let at = (CUBE_POS - begin) * UNITS + UNIT_POS as usize;
+        if CUBE_POS >= begin && at < g.len() {
+            let mut share = share;
+            if comptime!(decided) {
+                let left_out = before.index(which)[0];
+                if at == 0 {
+                    after.index_mut(which)[0] = left_out + select(takes, 0.0f32, 1.0f32);
+                }
+                share = select(left_out == number - 1.0f32, first, share);
+            }
+            if takes {
+                let value = p.index(which)[at];
+                let g = decayed(g[at], value, weight_decay);
+                let moved = direction.index(which)[at] * momentum + g * share;
+                direction.index_mut(which)[at] = moved;
+                let along = if comptime!(nesterov) { g + moved * momentum } else { moved };
+                p.index_mut(which)[at] = value - along * lr;
+            }
+        }
+        begin += g.len().div_ceil(UNITS);
+    }
 }
 
 #[cube(launch)]

@@ -17,7 +17,7 @@ use burn::tensor::Tensor;
 use crate::place::{self, Place};
 
 /// A step of stochastic gradient descent with momentum, as `torch.optim.SGD` takes it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SgdStep {
     /// Learning rate.
     pub lr: f32,
@@ -102,6 +102,15 @@ macro_rules! by_place {
             _ => panic!("there is no kernel for this parameter; see `has_kernel`"),
         }
     };
+}
+
+/// Runs `work`, whose steps of parameters on a GPU are taken when it ends, several in one launch: until then what
+/// those steps returned must not be read.
+pub fn together<T>(work: impl FnOnce() -> T) -> T {
+    #[cfg(gpu_kernels)]
+    return cube::together(work);
+    #[cfg(not(gpu_kernels))]
+    work()
 }
 
 /// A range of the profiler around a step that reads or writes so many values for each of a parameter.

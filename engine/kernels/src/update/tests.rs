@@ -117,3 +117,53 @@ fn what_is_not_a_number_is_not_hidden() {
     assert_eq!(nan(moved), [false, true, false]);
     assert_eq!(nan(largest.expect("given")), [false, true, false]);
 }
+
+/// More parameters than a launch takes, of lengths below and above a workgroup's, two groups of them with another
+/// step between each other: bit by bit what they are one by one.
+#[cfg(feature = "vulkan")]
+#[test]
+#[ignore = "needs a Vulkan driver"]
+fn steps_taken_together_on_vulkan_are_those_taken_one_by_one() {
+    let device = Device::vulkan(burn::tensor::DeviceKind::DefaultDevice);
+    let step = SgdStep { lr: 0.1, weight_decay: 0.01, momentum: 0.9, share: 1.0, nesterov: true };
+    let other = SgdStep { lr: 0.2, nesterov: false, ..step };
+    let given: Vec<_> = [1, 5, 256, 257, 1000, 3, 2, 70_001, 9, 512, 31, 8, 64, 7]
+        .into_iter()
+        .enumerate()
+        .map(|(which, count)| {
+            let of = |salt: usize| tensor(count, move |i| ((i * 7 + salt + which) % 23) as f32 * 0.1 - 1.0);
+            ([of(0), of(5), of(11)], if (4..7).contains(&which) { other } else { step })
+        })
+        .collect();
+    let all = |device: &Device| -> Vec<_> {
+        let place = |t: &Tensor<1>| t.clone().to_device(device);
+        given.iter().map(|([p, g, d], step)| sgd(place(p), &place(g), place(d), *step)).collect()
+    };
+    let read = |all: Vec<(Tensor<1>, Tensor<1>)>| -> Vec<_> {
+        all.into_iter().map(|(p, direction)| (values(p), values(direction))).collect()
+    };
+    let together = read(super::together(|| all(&device)));
+    assert_eq!(together, read(all(&device)));
+    for ((p, direction), (q, other)) in together.iter().zip(read(all(&Device::flex()))) {
+        let apart = p.iter().chain(direction).zip(q.iter().chain(&other)).map(|(a, b)| (a - b).abs());
+        assert!(apart.fold(0.0, f32::max) < 1e-5);
+    }
+
+    // The device decides: a step that is taken, the first of some; one that is not.
+    for (taken, number) in [(1.0, 1), (1.0, 3), (0.0, 3)] {
+        let decided = |device: &Device| -> Vec<_> {
+            let taken = Tensor::from_floats([taken], device);
+            let step = |([p, g, d], step): &([Tensor<1>; 3], SgdStep)| {
+                let [p, g, d] = [p, g, d].map(|t| t.clone().to_device(device));
+                let left_out = Tensor::from_floats([if p.dims()[0] % 2 == 0 { 2.0 } else { 0.0 }], device);
+                let decision = decided::Decision { taken: taken.clone(), left_out, step: number };
+                decided::sgd(p, &g, d, *step, 1.0, decision)
+            };
+            given.iter().map(step).collect()
+        };
+        let read = |all: Vec<(Tensor<1>, Tensor<1>, Tensor<1>)>| -> Vec<_> {
+            all.into_iter().map(|(p, d, left_out)| [p, d, left_out].map(values)).collect()
+        };
+        assert_eq!(read(super::together(|| decided(&device))), read(decided(&device)), "{taken}, {number}");
+    }
+}

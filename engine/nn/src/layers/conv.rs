@@ -17,8 +17,9 @@ pub(super) fn is_plain(x: &Tensor<5>) -> bool {
 
 /// Whether a convolution takes its channels as they lie, and applies what follows it: outside
 /// training, in f32, and while no costs are counted.
-pub(super) fn fuses(x: &Channels, weight: &Tensor<5>) -> bool {
-    x.is_f32() && !x.is_autodiff() && is_plain(weight) && !cost::apart()
+pub(super) fn fuses(x: &Channels, weight: &Param<Tensor<5>>) -> bool {
+    // In half precision to read a weight is to convert it, so that is asked last.
+    x.is_f32() && !x.is_autodiff() && !cost::apart() && is_plain(&weight.val())
 }
 
 /// `torch.nn.Conv3d`: weight `[out, in / groups, kx, ky, kz]`, bias `[out]`.
@@ -69,7 +70,7 @@ impl Conv {
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let weight = self.weight.val();
         let dtype = weight.dtype();
-        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
+        let bias = self.bias.as_ref().map(Param::val);
         let [batch, _, dx, dy, dz] = x.dims();
         let compute = |x: Tensor<5>| conv3d(cast(x, dtype), weight, bias, self.shape);
         let kernel = self.weight.lazy_shape().dims();
@@ -92,14 +93,14 @@ impl Conv {
 
     /// As [`forward`](Self::forward), for channels that may lie in two tensors.
     pub(crate) fn forward_of(&self, x: Channels) -> Tensor<5> {
-        if fuses(&x, &self.weight.val()) { self.forward_then(x, Then::default()) } else { self.forward(joined(x)) }
+        if fuses(&x, &self.weight) { self.forward_then(x, Then::default()) } else { self.forward(joined(x)) }
     }
 
     /// The convolution, a norm and an activation, for channels that may lie in two tensors.
     pub(crate) fn forward_with(&self, x: Channels, norm: &Option<Norm>, act: &Option<Act>) -> Tensor<5> {
         let slope = act.as_ref().map_or(Some(Slope::Fixed(1.0)), Act::slope);
         match norm.as_ref().zip(slope) {
-            Some((norm, slope)) if fuses(&x, &self.weight.val()) => {
+            Some((norm, slope)) if fuses(&x, &self.weight) => {
                 self.forward_then(x, Then { norm_act: Some(norm.behind_convolution(slope)), plus: None })
             }
             _ => norm_then_act(norm, act, self.forward_of(x)),
@@ -175,7 +176,7 @@ impl ConvTranspose {
     pub fn forward(&self, x: Tensor<5>) -> Tensor<5> {
         let weight = self.weight.val();
         let dtype = weight.dtype();
-        let bias = self.bias.as_ref().map(|bias| bias.val().cast(dtype));
+        let bias = self.bias.as_ref().map(Param::val);
         let [batch, _, dx, dy, dz] = x.dims();
         let kernel = self.weight.lazy_shape().dims();
         let [ox, oy, oz] = self.output([dx, dy, dz]);
@@ -198,7 +199,7 @@ impl ConvTranspose {
 
     /// As [`forward`](Self::forward), for channels that may lie in two tensors.
     pub(crate) fn forward_of(&self, x: Channels) -> Tensor<5> {
-        if fuses(&x, &self.weight.val()) { self.forward_then(x, Then::default()) } else { self.forward(joined(x)) }
+        if fuses(&x, &self.weight) { self.forward_then(x, Then::default()) } else { self.forward(joined(x)) }
     }
 
     /// The convolution and what follows it, in the input's type.

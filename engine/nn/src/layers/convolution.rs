@@ -150,10 +150,10 @@ impl Convolution {
     /// The epilogue of the convolution, where all of this block is one pass over the data.
     fn in_one_pass(&self, x: &Channels, shortcut: Option<&Tensor<5>>) -> Option<Then> {
         let weight = match &self.conv {
-            Kernel::Conv(conv) => conv.weight.val(),
-            Kernel::ConvTranspose(conv) => conv.weight.val(),
+            Kernel::Conv(conv) => &conv.weight,
+            Kernel::ConvTranspose(conv) => &conv.weight,
         };
-        if !fuses(x, &weight) || !shortcut.is_none_or(is_plain) {
+        if !fuses(x, weight) || !shortcut.is_none_or(is_plain) {
             return None;
         }
         let norm_act = match &self.adn {

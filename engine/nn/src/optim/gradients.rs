@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use hearth_kernels::Watch;
+use hearth_kernels::{Watch, gradients};
 
 use crate::named::PathStack;
 use crate::running;
@@ -130,15 +130,15 @@ impl Gradients {
     /// Every gradient times a factor that stays on the device, `[1]`.
     #[must_use]
     pub fn scale_by(self, factor: &Tensor<1>) -> Self {
-        self.each(|gradient| gradient * factor.clone())
+        let (paths, all): (Vec<_>, Vec<_>) = self.0.into_iter().unzip();
+        Gradients(paths.into_iter().zip(gradients::scaled(all, factor)).collect())
     }
 
     /// Euclidean norm over all parameters, `[1]`, on the device. Non-finite exactly when some
     /// gradient is (or the squares overflow), which a gradient scaler checks. `None` without
     /// gradients.
     pub fn norm(&self) -> Option<Tensor<1>> {
-        let squares = self.0.values().map(|gradient| (gradient.clone() * gradient.clone()).sum());
-        squares.reduce(|sum, square| sum + square).map(Tensor::sqrt)
+        gradients::square_sum(&self.0.values().collect::<Vec<_>>()).map(Tensor::sqrt)
     }
 
     /// Scales down so that the norm over all parameters is at most `max_norm`

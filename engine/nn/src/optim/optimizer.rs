@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Bool, DType, Tensor, TensorData};
-use hearth_kernels::memory;
+use hearth_kernels::{memory, update};
 
 use super::ParameterGroup;
 use super::group::Group;
@@ -89,7 +89,7 @@ impl Optimizer {
 
     fn run<N: Module>(&mut self, net: N, gradients: Gradients, lr: f64, taken: Option<Taken>) -> Result<N, OptimError> {
         let mut mapper = Step { optimizer: self, gradients, lr, taken, path: PathStack::default(), error: None };
-        let net = net.map(&mut mapper);
+        let net = update::together(|| net.map(&mut mapper));
         let error = mapper.error;
         if !std::mem::replace(&mut self.noted, true) {
             let values: usize = self.state.values().flat_map(Slots::lengths).map(|(_, length)| length).sum();

@@ -34,7 +34,7 @@ use cubecl_environment::collections::HashSet;
 use cubecl_environment::future::DynFut;
 use cubecl_environment::stream::StreamId;
 use cubecl_environment::sync::RwLock;
-use cubecl_ir::{DeviceProperties, ElemType, TargetProperties, settings::Dim3};
+use cubecl_ir::{DeviceProperties, ElemType, FloatKind, TargetProperties, settings::Dim3};
 use cubecl_zspace::{Shape, Strides, metadata::Metadata};
 use derive_more::{Deref, DerefMut, From};
 use foldhash::fast::FixedState;
@@ -188,6 +188,9 @@ impl ServerUtilities {
         allocator: impl MemoryLayoutPolicy,
     ) -> (Self, DeviceCaptures) {
         let captures = DeviceCaptures::default();
+        // Products of f32 are f32: with TF32 a third decimal differs. See the folder's README.md.
+        let mut properties = properties;
+        properties.features.types.elem.remove(&ElemType::Float(FloatKind::TF32));
         // Start a tracy client if needed.
         #[cfg(feature = "profile-tracy")]
         let client = tracy_client::Client::start();

@@ -69,11 +69,17 @@ impl ConvolutionOps for CubeBackend {
     fn channel_sums(x: FloatTensor<Self>, batch: usize, channels: usize) -> FloatTensor<Self> {
         let [x] = ordered([x]);
         let volume = x.meta.num_elements() / (batch * channels);
-        let pieces = volume.div_ceil(PIECE);
-        let parts = empty(&x, [channels, batch * pieces, 1], DType::F32);
-        let (count, dim) = groups(&x.client, channels * batch * pieces);
+        // Where there are few values, a workgroup adds up a whole channel, and one launch is enough.
+        let alone = batch * volume <= 2 * PIECE;
+        let pieces = if alone { 1 } else { batch * volume.div_ceil(PIECE) };
+        let parts = empty(&x, if alone { vec![channels] } else { vec![channels, pieces, 1] }, DType::F32);
+        let (count, dim) = groups(&x.client, channels * pieces);
         let (input, output) = (x.clone().into_tensor_arg(), parts.clone().into_tensor_arg());
-        sums_kernel::launch(&x.client, count, dim, input, output, batch as u32, volume as u32, element(&x));
+        let [batch, volume] = [batch, volume].map(|n| n as u32);
+        sums_kernel::launch(&x.client, count, dim, input, output, batch, volume, alone, element(&x));
+        if alone {
+            return parts;
+        }
         totals(parts, [channels])
     }
 }
@@ -170,26 +176,41 @@ fn add_kernel<F: Float>(
     out[at] = F::cast_from(sum);
 }
 
-/// The sum of a piece of a channel of an image.
+/// The sum of a piece of a channel of an image; `alone`: of a channel of all images.
 #[cube(launch)]
-fn sums_kernel<F: Float>(x: &Tensor<F>, parts: &mut Tensor<f32>, batch: u32, volume: u32, #[define(F)] _of: ElemType) {
+fn sums_kernel<F: Float>(
+    x: &Tensor<F>,
+    parts: &mut Tensor<f32>,
+    batch: u32,
+    volume: u32,
+    #[comptime] alone: bool,
+    #[define(F)] _of: ElemType,
+) {
     let task = CUBE_POS;
     if task >= parts.len() {
         terminate!();
     }
     let mut places = Shared::new_slice(UNITS);
     let (batch, volume) = (batch as usize, volume as usize);
-    let pieces = volume.div_ceil(PIECE);
-    let channels = parts.len() / (batch * pieces);
-    let (channel, rest) = (task / (batch * pieces), task % (batch * pieces));
-    let (image, first) = (rest / pieces, rest % pieces * PIECE);
-    let start = (image * channels + channel) * volume;
-    let end = usize::min(first + PIECE, volume);
     let mut sum = 0.0f32;
-    let mut i = first + UNIT_POS as usize;
-    while i < end {
-        sum += f32::cast_from(x[start + i]);
-        i += UNITS;
+    if comptime!(alone) {
+        let mut i = UNIT_POS as usize;
+        while i < batch * volume {
+            sum += f32::cast_from(x[(i / volume * parts.len() + task) * volume + i % volume]);
+            i += UNITS;
+        }
+    } else {
+        let pieces = volume.div_ceil(PIECE);
+        let channels = parts.len() / (batch * pieces);
+        let (channel, rest) = (task / (batch * pieces), task % (batch * pieces));
+        let (image, first) = (rest / pieces, rest % pieces * PIECE);
+        let start = (image * channels + channel) * volume;
+        let end = usize::min(first + PIECE, volume);
+        let mut i = first + UNIT_POS as usize;
+        while i < end {
+            sum += f32::cast_from(x[start + i]);
+            i += UNITS;
+        }
     }
     let sum = group_sum(sum, &mut places);
     if UNIT_POS == 0 {
