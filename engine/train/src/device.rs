@@ -9,6 +9,7 @@
 //! # Ok::<(), hearth_train::device::DeviceError>(())
 //! ```
 
+mod libdevice;
 mod memory;
 mod tune;
 
@@ -17,6 +18,7 @@ use std::fmt::Write as _;
 use burn::tensor::{Device, DeviceType};
 use serde::Serialize;
 
+pub use libdevice::libdevice;
 pub use memory::{DeviceMemory, memory};
 pub use tune::{TuneWord, UnknownTune};
 
@@ -130,6 +132,16 @@ pub enum DeviceError {
         /// What would have worked.
         available: String,
     },
+    /// The card is there, but a file that its kernels are compiled with is not.
+    #[error("`{word}`: {missing}. Available here: {available}")]
+    Toolkit {
+        /// What was asked for.
+        word: String,
+        /// What is missing, and what brings it.
+        missing: String,
+        /// The devices that are found.
+        available: String,
+    },
     /// The part after the colon is not an index.
     #[error("`{word}`: `{index}` is not the index of a device; write `cuda:0`")]
     BadIndex {
@@ -188,13 +200,24 @@ pub fn parse_for_rank(word: &str, local_rank: usize) -> Result<Device, DeviceErr
     };
     let found = devices.len();
     let index = index.unwrap_or_else(|| turn(local_rank, found));
-    devices.into_iter().nth(index).ok_or_else(|| DeviceError::Absent {
+    let device = devices.into_iter().nth(index).ok_or_else(|| DeviceError::Absent {
         word: asked.into(),
         runtime: runtime.word,
         found,
         hint: if found == 0 { " (is the driver installed?)" } else { "" },
         available: available(),
-    })
+    })?;
+    complete(asked, runtime)?;
+    Ok(device)
+}
+
+/// An error where kernels for a runtime's devices could not be compiled.
+fn complete(asked: &str, runtime: &Runtime) -> Result<(), DeviceError> {
+    if runtime.word != "cuda" {
+        return Ok(());
+    }
+    libdevice().map_err(|missing| DeviceError::Toolkit { word: asked.into(), missing, available: available() })?;
+    Ok(())
 }
 
 /// Which of so many devices is that of a rank.
@@ -210,6 +233,8 @@ fn auto(asked: &str, local_rank: usize) -> Result<Device, DeviceError> {
         devices.retain(|device| runtime.word == "cpu" || card(device).is_none_or(|(_, physical)| physical));
         let index = turn(local_rank, devices.len());
         if let Some(device) = devices.into_iter().nth(index) {
+            // Not the next best: to be slow without a word is worse.
+            complete(asked, runtime)?;
             return Ok(device);
         }
     }

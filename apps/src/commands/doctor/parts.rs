@@ -156,6 +156,13 @@ fn devices() -> Vec<Finding> {
         let memory = info.memory.map_or_else(String::new, |memory| format!(", {}", bytes(memory)));
         all.push(Finding::good(format!("device {}", info.word), format!("{}{memory}", info.name)));
     }
+    if known.iter().any(|info| info.available && info.feature == "cuda") {
+        all.push(match device::libdevice() {
+            Ok(file) => Finding::good("CUDA's libdevice", file.display().to_string()),
+            Err(missing) => Finding::new("CUDA's libdevice", Health::Broken, missing)
+                .mended_by("sudo apt install cuda-nvvm-12-8    (from NVIDIA's repository)"),
+        });
+    }
     for Vendor { pci, name, words, driver, mend } in VENDORS {
         let cards = adapters.iter().filter(|vendor| *vendor == pci).count();
         let usable = known.iter().any(|info| info.available && words.contains(&info.feature));
