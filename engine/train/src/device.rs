@@ -139,7 +139,7 @@ pub enum DeviceError {
         word: String,
         /// What is missing, and what brings it.
         missing: String,
-        /// The devices that are found.
+        /// What would have worked.
         available: String,
     },
     /// The part after the colon is not an index.
@@ -216,8 +216,11 @@ fn complete(asked: &str, runtime: &Runtime) -> Result<(), DeviceError> {
     if runtime.word != "cuda" {
         return Ok(());
     }
-    libdevice().map_err(|missing| DeviceError::Toolkit { word: asked.into(), missing, available: available() })?;
-    Ok(())
+    libdevice().map(drop).map_err(|missing| {
+        let all = available();
+        let others: Vec<_> = all.split(", ").filter(|word| !word.starts_with(runtime.word)).collect();
+        DeviceError::Toolkit { word: asked.into(), missing, available: others.join(", ") }
+    })
 }
 
 /// Which of so many devices is that of a rank.
