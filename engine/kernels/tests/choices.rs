@@ -1,5 +1,6 @@
 //! Choices of kernels as files: what one machine has chosen is known to another.
 
+#[cfg(any(not(feature = "cube"), all(feature = "vulkan", feature = "tuned")))]
 use hearth_kernels::choices::{export, import};
 
 /// Without a GPU's backend there is nothing to carry, which is said.
