@@ -1,5 +1,6 @@
-//! Convolutions on GPUs, in row-major order from end to end, without tuning: a unit adds up a few
-//! neighbouring outputs of a few channels in registers.
+//! Convolutions on GPUs, in row-major order from end to end, without tuning. Those of many channels
+//! are tiles of outputs, from shared memory (`tiles`, `weight_tiles`). Of few channels a unit adds up
+//! a few neighbouring outputs in registers (`correlate`, `weights`), which the rest is about.
 //!
 //! One kernel does both directions. The input gradient of a convolution with stride `s` falls apart
 //! into `s` convolutions of stride 1 along each axis, one for each remainder of the position, which
