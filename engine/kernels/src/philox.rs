@@ -53,6 +53,8 @@ impl Stream {
             values,
             #[inline(always)]
             |values, bits| {
+                // Read once: what lies behind a reference might change with each value that is written.
+                let (mean, std) = (mean, std);
                 let [a, b, c, d] = bits;
                 let ([a, b], [c, d]) = (normal_pairs(a, b), normal_pairs(c, d));
                 for (values, normal) in values.as_chunks_mut::<LANES>().0.iter_mut().zip([a, b, c, d]) {
@@ -70,6 +72,7 @@ impl Stream {
             values,
             #[inline(always)]
             |values, bits| {
+                let (low, high) = (low, high);
                 for (values, bits) in values.as_chunks_mut::<LANES>().0.iter_mut().zip(bits) {
                     for (value, bits) in values.iter_mut().zip(bits) {
                         *value = low + (high - low) * ((bits >> 8) as i32 as f32 * (1.0 / 16_777_216.0));

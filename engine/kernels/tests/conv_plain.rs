@@ -91,8 +91,9 @@ fn large_convolutions_on_vulkan_have_the_values_and_gradients_of_kernels() {
     assert!(wrong.is_empty(), "{} differ:\n  {}", wrong.len(), wrong.join("\n  "));
 }
 
-/// More channels than registers hold, so that tiles of outputs are computed: sizes that no tile divides, strides
-/// whose remainders differ in length, few positions whose channels are divided, groups, gaps, a bias.
+/// More channels than registers hold, so that tiles of outputs are computed: sizes that no tile
+/// divides, strides whose remainders differ in length, few positions whose channels are divided,
+/// groups, gaps, a bias.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
@@ -129,19 +130,21 @@ fn convolutions_of_many_channels_on_vulkan_have_the_values_and_gradients_of_kern
     assert!(wrong.is_empty(), "{} differ:\n  {}", wrong.len(), wrong.join("\n  "));
 }
 
-/// In half precision a card multiplies matrices, whose sums are f32: the results are those of f32 from the same
-/// values, rounded.
-#[cfg(feature = "cuda")]
+/// In half precision, where CUDA's cards multiply matrices, sums are f32: the results are those of
+/// f32 from the same values, rounded.
+#[cfg(feature = "vulkan")]
 #[test]
-#[ignore = "needs a card"]
+#[ignore = "needs a Vulkan driver"]
 fn convolutions_of_many_channels_in_half_precision_on_vulkan_are_those_of_rounded_values() {
-    use burn::tensor::DType;
+    use burn::tensor::{DType, FloatDType};
     let _one = ONE.lock().expect("no other failed in the middle");
     let (device, flex) = (gpu::device(), Device::flex());
     flex.seed(4);
     let mut wrong = Vec::new();
-    let halves = if gpu::word() == "cuda" { vec![DType::BF16, DType::F16] } else { vec![] };
-    for dtype in halves {
+    let mut halves = vec![FloatDType::BF16, FloatDType::F16];
+    halves.retain(|half| device.supports_dtype(*half));
+    assert!(!halves.is_empty(), "the driver has neither bf16 nor f16");
+    for dtype in halves.into_iter().map(DType::from) {
         for ([ins, outs], kernel, stride) in
             [([16, 16], 3, 1), ([20, 40], 3, 2), ([70, 66], 3, 1), ([24, 72], 2, 2), ([33, 40], 1, 1)]
         {

@@ -1,5 +1,6 @@
-//! What is done to all gradients of a step before it: scaling by a factor of the device, and their norm. On a GPU
-//! several of them share a launch, as a network has a hundred and more, and most are short.
+//! What is done to all gradients of a step before it: scaling by a factor of the device, and their
+//! norm. On a GPU several of them share a launch, as a network has a hundred and more, and most are
+//! short.
 
 #[cfg(gpu_kernels)]
 mod cube;
@@ -20,8 +21,8 @@ pub fn scaled(gradients: Vec<Tensor<1>>, factor: &Tensor<1>) -> Vec<Tensor<1>> {
     gradients.into_iter().map(|gradient| gradient * factor.clone()).collect()
 }
 
-/// The sum of the squares of all values, `[1]`, on their device; `None` without gradients. Non-finite exactly when
-/// some value is, or the squares overflow.
+/// The sum of the squares of all values, `[1]`, on their device; `None` without gradients.
+/// Non-finite exactly when some value is, or the squares overflow.
 pub fn square_sum(gradients: &[&Tensor<1>]) -> Option<Tensor<1>> {
     #[cfg(gpu_kernels)]
     if !gradients.is_empty() && are_on_a_gpu(gradients.iter().copied()) {

@@ -105,8 +105,9 @@ pub fn normalize(
     Normalized { output: activate(output, slope), mean: mean.without_autodiff(), variance: variance.without_autodiff() }
 }
 
-/// Running mean and variance (`[C]` each, f32, outside a graph) after a batch of `count` values for each channel:
-/// `(1 - momentum) * running + momentum * now`, of the unbiased variance, as `torch.nn.BatchNorm3d` keeps them.
+/// Running mean and variance (`[C]` each, f32, outside a graph) after a batch of `count` values for
+/// each channel: `(1 - momentum) * running + momentum * now`, of the unbiased variance, as
+/// `torch.nn.BatchNorm3d` keeps them.
 pub fn follow(running: [Tensor<1>; 2], now: [Tensor<1>; 2], momentum: f64, count: f64) -> [Tensor<1>; 2] {
     let unbiased = count / (count - 1.0).max(1.0);
     #[cfg(gpu_kernels)]

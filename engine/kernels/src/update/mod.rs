@@ -32,7 +32,7 @@ pub struct SgdStep {
 }
 
 /// A step of Adam, as `torch.optim.Adam` and `AdamW` take it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamStep {
     /// Learning rate over the mean's correction.
     pub lr: f32,
@@ -65,7 +65,7 @@ pub struct NovogradStep {
 }
 
 /// A step of RMSprop, as `torch.optim.RMSprop` takes it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmsPropStep {
     /// Learning rate.
     pub lr: f32,
@@ -104,8 +104,8 @@ macro_rules! by_place {
     };
 }
 
-/// Runs `work`, whose steps of parameters on a GPU are taken when it ends, several in one launch: until then what
-/// those steps returned must not be read.
+/// Runs `work`, whose steps of parameters on a GPU are taken when it ends, several in one launch:
+/// until then what those steps returned must not be read.
 pub fn together<T>(work: impl FnOnce() -> T) -> T {
     #[cfg(gpu_kernels)]
     return cube::together(work);

@@ -118,52 +118,118 @@ fn what_is_not_a_number_is_not_hidden() {
     assert_eq!(nan(largest.expect("given")), [false, true, false]);
 }
 
-/// More parameters than a launch takes, of lengths below and above a workgroup's, two groups of them with another
-/// step between each other: bit by bit what they are one by one.
+/// Every rule, and each of its forms.
+#[cfg(feature = "vulkan")]
+const RULES: [&str; 7] =
+    ["sgd", "adam", "amsgrad", "rmsprop", "rmsprop centered", "rmsprop moving", "rmsprop centered, moving"];
+
+/// What a step of a rule makes of a parameter, its gradient and up to three tensors of state, the
+/// last two of which are not negative. `other` steps go by other numbers.
+#[cfg(feature = "vulkan")]
+fn stepped(
+    rule: &str,
+    [p, g, moved, square, largest]: [Tensor<1>; 5],
+    other: bool,
+    decision: Option<decided::Decision>,
+) -> Vec<Tensor<1>> {
+    let lr = if other { 0.2 } else { 0.1 };
+    if rule == "sgd" {
+        let step = SgdStep { lr, weight_decay: 0.01, momentum: 0.9, share: 0.8, nesterov: !other };
+        return match decision {
+            None => <[_; 2]>::from(sgd(p, &g, moved, step)).into(),
+            Some(decision) => <[_; 3]>::from(decided::sgd(p, &g, moved, step, 1.0, decision)).into(),
+        };
+    }
+    if let "adam" | "amsgrad" = rule {
+        let betas = [[0.9, 0.1], [0.99, 0.01]];
+        let correction = if decision.is_some() { 1.0 } else { 0.5 };
+        let step = AdamStep { lr, shrink: 0.99, weight_decay: 0.01, betas, correction, eps: 1e-8 };
+        let largest = (rule == "amsgrad").then_some(largest);
+        let state = [moved, square];
+        let (p, state, largest, left_out) = match decision {
+            None => {
+                let (p, state, largest) = adam(p, &g, state, largest, step);
+                (p, state, largest, None)
+            }
+            Some(decision) => {
+                let logarithms = [0.9_f32.ln(), 0.99_f32.ln()];
+                let (p, state, largest, left_out) = decided::adam(p, &g, state, largest, step, logarithms, decision);
+                (p, state, largest, Some(left_out))
+            }
+        };
+        return [p].into_iter().chain(state).chain(largest).chain(left_out).collect();
+    }
+    let step = RmsPropStep { lr, weight_decay: 0.01, alpha: [0.99, 0.01], eps: 1e-8, momentum: 0.9 };
+    let mean = rule.contains("centered").then(|| moved.clone() * 0.01);
+    let direction = rule.contains("moving").then_some(moved);
+    let (p, square, mean, direction, left_out) = match decision {
+        None => {
+            let (p, square, mean, direction) = rms_prop(p, &g, square, mean, direction, step);
+            (p, square, mean, direction, None)
+        }
+        Some(decision) => {
+            let (p, square, mean, direction, left_out) =
+                decided::rms_prop(p, &g, square, mean, direction, step, decision);
+            (p, square, mean, direction, Some(left_out))
+        }
+    };
+    [p, square].into_iter().chain(mean).chain(direction).chain(left_out).collect()
+}
+
+/// More parameters than a launch takes, of lengths below and above a workgroup's, two groups of
+/// them with other numbers between each other: bit by bit what they are one by one.
 #[cfg(feature = "vulkan")]
 #[test]
 #[ignore = "needs a Vulkan driver"]
 fn steps_taken_together_on_vulkan_are_those_taken_one_by_one() {
     let device = Device::vulkan(burn::tensor::DeviceKind::DefaultDevice);
-    let step = SgdStep { lr: 0.1, weight_decay: 0.01, momentum: 0.9, share: 1.0, nesterov: true };
-    let other = SgdStep { lr: 0.2, nesterov: false, ..step };
     let given: Vec<_> = [1, 5, 256, 257, 1000, 3, 2, 70_001, 9, 512, 31, 8, 64, 7]
         .into_iter()
         .enumerate()
         .map(|(which, count)| {
             let of = |salt: usize| tensor(count, move |i| ((i * 7 + salt + which) % 23) as f32 * 0.1 - 1.0);
-            ([of(0), of(5), of(11)], if (4..7).contains(&which) { other } else { step })
+            ([of(0), of(5), of(11), of(3).abs() + 0.5, of(9).abs()], (4..7).contains(&which))
         })
         .collect();
-    let all = |device: &Device| -> Vec<_> {
-        let place = |t: &Tensor<1>| t.clone().to_device(device);
-        given.iter().map(|([p, g, d], step)| sgd(place(p), &place(g), place(d), *step)).collect()
-    };
-    let read = |all: Vec<(Tensor<1>, Tensor<1>)>| -> Vec<_> {
-        all.into_iter().map(|(p, direction)| (values(p), values(direction))).collect()
-    };
-    let together = read(super::together(|| all(&device)));
-    assert_eq!(together, read(all(&device)));
-    for ((p, direction), (q, other)) in together.iter().zip(read(all(&Device::flex()))) {
-        let apart = p.iter().chain(direction).zip(q.iter().chain(&other)).map(|(a, b)| (a - b).abs());
-        assert!(apart.fold(0.0, f32::max) < 1e-5);
-    }
-
-    // The device decides: a step that is taken, the first of some; one that is not.
-    for (taken, number) in [(1.0, 1), (1.0, 3), (0.0, 3)] {
-        let decided = |device: &Device| -> Vec<_> {
-            let taken = Tensor::from_floats([taken], device);
-            let step = |([p, g, d], step): &([Tensor<1>; 3], SgdStep)| {
-                let [p, g, d] = [p, g, d].map(|t| t.clone().to_device(device));
-                let left_out = Tensor::from_floats([if p.dims()[0] % 2 == 0 { 2.0 } else { 0.0 }], device);
-                let decision = decided::Decision { taken: taken.clone(), left_out, step: number };
-                decided::sgd(p, &g, d, *step, 1.0, decision)
+    for rule in RULES {
+        let all = |device: &Device| -> Vec<_> {
+            let step = |(tensors, other): &([Tensor<1>; 5], bool)| {
+                stepped(rule, tensors.clone().map(|t| t.to_device(device)), *other, None)
             };
             given.iter().map(step).collect()
         };
-        let read = |all: Vec<(Tensor<1>, Tensor<1>, Tensor<1>)>| -> Vec<_> {
-            all.into_iter().map(|(p, d, left_out)| [p, d, left_out].map(values)).collect()
+        let read = |all: Vec<Vec<Tensor<1>>>| -> Vec<Vec<Vec<f32>>> {
+            all.into_iter().map(|one| one.into_iter().map(values).collect()).collect()
         };
-        assert_eq!(read(super::together(|| decided(&device))), read(decided(&device)), "{taken}, {number}");
+        let together = read(super::together(|| all(&device)));
+        assert!(together == read(all(&device)), "{rule}");
+        let alone = read(all(&Device::flex()));
+        for (here, there) in together.iter().flatten().flatten().zip(alone.iter().flatten().flatten()) {
+            assert!((here - there).abs() < 1e-5 * there.abs().max(1.0), "{rule}: {here} and {there}");
+        }
+
+        // The device decides: a step that is taken, the first of some; one that is not.
+        for (taken, number) in [(1.0, 1), (1.0, 3), (0.0, 3)] {
+            let decided = |device: &Device| -> Vec<_> {
+                let taken = Tensor::from_floats([taken], device);
+                let step = |(tensors, other): &([Tensor<1>; 5], bool)| {
+                    let skipped = if number > 2 && tensors[0].dims()[0] % 2 == 0 { 2.0 } else { 0.0 };
+                    let left_out = Tensor::from_floats([skipped], device);
+                    let decision = decided::Decision { taken: taken.clone(), left_out, step: number };
+                    stepped(rule, tensors.clone().map(|t| t.to_device(device)), *other, Some(decision))
+                };
+                given.iter().map(step).collect()
+            };
+            let together = read(super::together(|| decided(&device)));
+            assert!(together == read(decided(&device)), "{rule}, {taken}, {number}");
+            for (one, (tensors, _)) in together.iter().zip(&given) {
+                let skipped = if number > 2 && tensors[0].dims()[0] % 2 == 0 { 2.0 } else { 0.0 };
+                assert_eq!(one.last(), Some(&vec![skipped + 1.0 - taken]), "{rule}, {taken}, {number}");
+                assert!(one.iter().flatten().all(|value| value.is_finite()), "{rule}, {taken}, {number}");
+                if taken == 0.0 {
+                    assert_eq!(one[0], values(tensors[0].clone()), "{rule}");
+                }
+            }
+        }
     }
 }

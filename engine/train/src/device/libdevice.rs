@@ -1,5 +1,6 @@
-//! The file of the CUDA toolkit that kernels with exponentials, logarithms and the like are compiled with. The driver
-//! does not bring it, and without it a training fails at its first such kernel.
+//! The file of the CUDA toolkit that kernels with exponentials, logarithms and the like are
+//! compiled with. The driver does not bring it, and without it a training fails at its first such
+//! kernel.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

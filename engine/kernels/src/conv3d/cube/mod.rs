@@ -11,6 +11,7 @@
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 mod axis;
 mod correlate;
+mod matrices;
 mod tile_kernel;
 mod tiles;
 mod weight_tile_kernel;

@@ -4,16 +4,13 @@
 
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 
-use cubecl::cmma;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
+use super::matrices::{EDGE, PLANE, multiply, write, zeros};
+
 /// Units of a workgroup.
 pub(super) const UNITS: usize = 256;
-/// Units of a plane, where there are matrices.
-pub(super) const PLANE: usize = 32;
-/// Rows, columns and depth of a matrix.
-pub(super) const EDGE: usize = 16;
 
 /// What a workgroup computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,8 +65,8 @@ const fn spread(i: usize, of: usize, each: usize) -> usize {
     i / four * (of / (each / four)) + i % four
 }
 
-/// A unit's rows or columns, from shared memory. `quads`: four at a time, where the device may take values for
-/// vectors.
+/// A unit's rows or columns, from shared memory. `quads`: four at a time, where the device may take
+/// values for vectors.
 #[cube]
 pub(super) fn bring_out<S: Float>(
     from: &[Vector<S, Const<1>>],
@@ -192,28 +189,16 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     let mut brought_weights = Array::<S>::new(bring_weights);
 
     let mut sums = Array::<f32>::new(comptime!(if matrices { 1 } else { tile.rows * tile.columns }));
-    let mut products = Sequence::<cmma::Matrix<f32>>::new();
-    if comptime!(matrices) {
-        #[unroll]
-        for _i in 0..comptime!(tile.rows * tile.columns) {
-            products.push(cmma::Matrix::<f32>::from_value(
-                cmma::MatrixIdent::Accumulator,
-                EDGE,
-                EDGE,
-                EDGE,
-                cmma::MatrixLayout::Undefined,
-                0.0f32,
-            ));
-        }
-    } else {
+    let products = zeros(comptime!(if matrices { tile.rows * tile.columns } else { 0 }));
+    if comptime!(!matrices) {
         #[unroll]
         for i in 0..comptime!(tile.rows * tile.columns) {
             sums[i] = 0.0f32;
         }
     }
 
-    // Which rows and columns are this unit's, or this plane's: the units of a plane are eight by four, so that
-    // they read few banks.
+    // Which rows and columns are this unit's, or this plane's: the units of a plane are eight by
+    // four, so that they read few banks.
     let (lane, many) = (unit % PLANE, unit / PLANE);
     let across = comptime!(if matrices { n / (EDGE * tile.columns) } else { n / (4 * tile.columns) });
     let (down, side) = (many / across, many % across);
@@ -295,38 +280,9 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
             if comptime!(matrices) {
                 #[unroll]
                 for deep in 0..comptime!(k / EDGE) {
-                    let mut columns = Sequence::<cmma::Matrix<Vector<S, Const<1>>>>::new();
-                    #[unroll]
-                    for j in 0..tile.columns {
-                        let begin = deep * comptime!(EDGE * n) + (side * tile.columns + j) * EDGE;
-                        columns.push(cmma::Matrix::<Vector<S, Const<1>>>::from_slice(
-                            cmma::MatrixIdent::B,
-                            EDGE,
-                            EDGE,
-                            EDGE,
-                            cmma::MatrixLayout::RowMajor,
-                            &weights[begin..begin + comptime!((EDGE - 1) * n + EDGE)],
-                            n as u32,
-                        ));
-                    }
-                    #[unroll]
-                    for i in 0..tile.rows {
-                        let begin = deep * comptime!(EDGE * m) + (down * tile.rows + i) * EDGE;
-                        let values = cmma::Matrix::<Vector<S, Const<1>>>::from_slice(
-                            cmma::MatrixIdent::A,
-                            EDGE,
-                            EDGE,
-                            EDGE,
-                            cmma::MatrixLayout::ColMajor,
-                            &inputs[begin..begin + comptime!((EDGE - 1) * m + EDGE)],
-                            m as u32,
-                        );
-                        #[unroll]
-                        for j in 0..tile.columns {
-                            let product = products.index(comptime!(i * tile.columns + j));
-                            cmma::execute(&values, columns.index(j), product, product);
-                        }
-                    }
+                    let at = comptime!(deep * EDGE * m) + down * comptime!(tile.rows * EDGE);
+                    let by_at = comptime!(deep * EDGE * n) + side * comptime!(tile.columns * EDGE);
+                    multiply(&inputs, at, m, &weights, by_at, n, &products, tile.rows, tile.columns);
                 }
             } else {
                 let mut values = Array::<f32>::new(tile.rows);
@@ -352,19 +308,8 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     if comptime!(matrices) {
         // The matrices are written where every unit finds its own position.
         let mut results = Shared::<[f32]>::new_aligned_slice(comptime!(m * n), 32usize);
-        #[unroll]
-        for i in 0..tile.rows {
-            #[unroll]
-            for j in 0..tile.columns {
-                let begin = (side * tile.columns + j) * comptime!(EDGE * m) + (down * tile.rows + i) * EDGE;
-                cmma::store(
-                    &mut results[begin..begin + comptime!((EDGE - 1) * m + EDGE)],
-                    products.index(comptime!(i * tile.columns + j)),
-                    m as u32,
-                    cmma::MatrixLayout::ColMajor,
-                );
-            }
-        }
+        let at = side * comptime!(tile.columns * EDGE * m) + down * comptime!(tile.rows * EDGE);
+        write(&products, &mut results, at, m, tile.rows, tile.columns);
         sync_cube();
         let x = x * step_x + first_x;
         let y = y * step_y + first_y;

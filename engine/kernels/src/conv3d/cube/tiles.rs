@@ -7,11 +7,13 @@ use cubecl::ir::features::MmaConfig;
 use cubecl::prelude::*;
 
 use super::add_pieces;
-use super::tile_kernel::{EDGE, Tile, UNITS, WorkLaunch, tile_kernel};
+use super::matrices::EDGE;
+use super::tile_kernel::{Tile, UNITS, WorkLaunch, tile_kernel};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{each, element, empty};
 
-/// Channels of the input and of the output from which tiles are used: half of their smallest sizes. Measured from 16.
+/// Channels of the input and of the output from which tiles are used: half of their smallest sizes.
+/// Measured from 16.
 const CHANNELS: [usize; 2] = [8, 9];
 /// Workgroups that a launch should have, so that a large card has work: of 16, 32, and 64 channels.
 const MANY: [usize; 2] = [1 << 9, 1 << 10];
@@ -49,13 +51,14 @@ pub(super) fn element_of(dtype: DType) -> ElemType {
     burn::backend::cubecl::dtype_to_storage_type(dtype)
 }
 
-/// Whether shared memory may be read four values at a time, whatever they were written as: not in SPIR-V and WGSL, and
-/// ROCm has not been tried.
+/// Whether shared memory may be read four values at a time, whatever they were written as: not in
+/// SPIR-V and WGSL, and ROCm has not been tried.
 pub(super) fn reads_quads(x: &CubeTensor) -> bool {
     x.client.name() == "cuda"
 }
 
-/// The tile for so many channels: the fastest of eight for most layers, on an H100 (docs/benches/runs/2026-11-27-h100.md).
+/// The tile for so many channels: the fastest of eight for most layers, on an H100
+/// (docs/benches/runs/2026-11-27-h100.md).
 fn tile(ins: usize, outs: usize, matrices: bool) -> Tile {
     let [m, n, k, rows, columns] = match (outs, matrices) {
         (..=16, false) => [256, 16, 8, 4, 4],

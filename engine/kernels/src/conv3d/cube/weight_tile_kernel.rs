@@ -5,11 +5,11 @@
 
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 
-use cubecl::cmma;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
-use super::tile_kernel::{EDGE, PLANE, UNITS, bring_out};
+use super::matrices::{EDGE, PLANE, multiply, write, zeros};
+use super::tile_kernel::{UNITS, bring_out};
 
 /// Rows and columns of the sums of a unit, for each tap.
 const SUMS: usize = 4;
@@ -137,20 +137,8 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
     let (down, side) = (place % high, place / high);
     let count = comptime!(SUMS * SUMS * taps);
     let mut sums = Array::<f32>::new(comptime!(if matrices { 1 } else { count }));
-    let mut products = Sequence::<cmma::Matrix<f32>>::new();
-    if comptime!(matrices) {
-        #[unroll]
-        for _i in 0..comptime!(tile.rows * tile.columns) {
-            products.push(cmma::Matrix::<f32>::from_value(
-                cmma::MatrixIdent::Accumulator,
-                EDGE,
-                EDGE,
-                EDGE,
-                cmma::MatrixLayout::Undefined,
-                0.0f32,
-            ));
-        }
-    } else {
+    let products = zeros(comptime!(if matrices { tile.rows * tile.columns } else { 0 }));
+    if comptime!(!matrices) {
         #[unroll]
         for i in 0..count {
             sums[i] = 0.0f32;
@@ -217,38 +205,9 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
                 #[unroll]
                 for deep in 0..comptime!(depth / shares) {
                     let deep = (share + deep * shares) * EDGE;
-                    let mut columns = Sequence::<cmma::Matrix<Vector<S, Const<1>>>>::new();
-                    #[unroll]
-                    for j in 0..tile.columns {
-                        let begin = deep * width_in + (side * tile.columns + j) * EDGE;
-                        columns.push(cmma::Matrix::<Vector<S, Const<1>>>::from_slice(
-                            cmma::MatrixIdent::B,
-                            EDGE,
-                            EDGE,
-                            EDGE,
-                            cmma::MatrixLayout::RowMajor,
-                            &inputs[begin..begin + comptime!((EDGE - 1) * width_in + EDGE)],
-                            width_in as u32,
-                        ));
-                    }
-                    #[unroll]
-                    for i in 0..tile.rows {
-                        let begin = deep * width + (down * tile.rows + i) * EDGE;
-                        let values = cmma::Matrix::<Vector<S, Const<1>>>::from_slice(
-                            cmma::MatrixIdent::A,
-                            EDGE,
-                            EDGE,
-                            EDGE,
-                            cmma::MatrixLayout::ColMajor,
-                            &gradients[begin..begin + comptime!((EDGE - 1) * width + EDGE)],
-                            width as u32,
-                        );
-                        #[unroll]
-                        for j in 0..tile.columns {
-                            let product = products.index(comptime!(i * tile.columns + j));
-                            cmma::execute(&values, columns.index(j), product, product);
-                        }
-                    }
+                    let at = deep * width + down * comptime!(tile.rows * EDGE);
+                    let by_at = deep * width_in + side * comptime!(tile.columns * EDGE);
+                    multiply(&gradients, at, width, &inputs, by_at, width_in, &products, tile.rows, tile.columns);
                 }
             } else {
                 let mut slopes = Array::<f32>::new(SUMS);
@@ -278,21 +237,10 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
     if comptime!(matrices) {
         let mut results = Shared::<[f32]>::new_aligned_slice(comptime!(shares * m * n * taps), 32usize);
         if share < shares {
-            #[unroll]
-            for i in 0..tile.rows {
-                #[unroll]
-                for j in 0..tile.columns {
-                    let begin = share * comptime!(m * n * taps)
-                        + (side * tile.columns + j) * comptime!(EDGE * m)
-                        + (down * tile.rows + i) * EDGE;
-                    cmma::store(
-                        &mut results[begin..begin + comptime!((EDGE - 1) * m + EDGE)],
-                        products.index(comptime!(i * tile.columns + j)),
-                        m as u32,
-                        cmma::MatrixLayout::ColMajor,
-                    );
-                }
-            }
+            let at = share * comptime!(m * n * taps)
+                + side * comptime!(tile.columns * EDGE * m)
+                + down * comptime!(tile.rows * EDGE);
+            write(&products, &mut results, at, m, tile.rows, tile.columns);
         }
         sync_cube();
         #[unroll]

@@ -11,7 +11,8 @@ use super::weight_tile_kernel::{WeightTile, WeightWorkLaunch, weight_tile_kernel
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{element, empty};
 
-/// Channels of the input and of the output from which tiles are used: half of their smallest. Measured from 16.
+/// Channels of the input and of the output from which tiles are used: half of their smallest.
+/// Measured from 16.
 const CHANNELS: usize = 9;
 /// Workgroups that a launch should have, so that a large card has work: of 16, and of more channels.
 const MANY: [usize; 2] = [1 << 10, 1 << 9];
@@ -23,8 +24,8 @@ pub(super) fn takes(g: &Geometry) -> bool {
     g.channels_in >= CHANNELS && g.channels_out >= CHANNELS
 }
 
-/// The tile for so many channels of the input and of the output, and taps along the last axis: the fastest of six for most
-/// layers, on an H100 (docs/benches/runs/2026-11-27-h100.md).
+/// The tile for so many channels of the input and of the output, and taps along the last axis: the
+/// fastest of six for most layers, on an H100 (docs/benches/runs/2026-11-27-h100.md).
 fn tile(ins: usize, outs: usize, taps: usize, matrices: bool) -> WeightTile {
     let together = if taps == 3 { 3 } else { 1 };
     let [m, n, k, taps, rows, columns] = match (ins.min(outs), matrices, together) {

@@ -1,0 +1,103 @@
+//! Matrices that a plane of units multiplies together: of what lies in shared memory, into sums
+//! that it keeps.
+
+use cubecl::cmma;
+use cubecl::prelude::*;
+
+/// Units of a plane, where there are matrices.
+pub(super) const PLANE: usize = 32;
+/// Rows, columns and depth of a matrix.
+pub(super) const EDGE: usize = 16;
+
+/// So many matrices of zeros.
+#[cube]
+pub(super) fn zeros(#[comptime] count: usize) -> Sequence<cmma::Matrix<f32>> {
+    let mut products = Sequence::<cmma::Matrix<f32>>::new();
+    #[unroll]
+    for _i in 0..count {
+        products.push(cmma::Matrix::<f32>::from_value(
+            cmma::MatrixIdent::Accumulator,
+            EDGE,
+            EDGE,
+            EDGE,
+            cmma::MatrixLayout::Undefined,
+            0.0f32,
+        ));
+    }
+    products
+}
+
+/// Adds the products of `rows` matrices, one column of which lies behind the other, by `columns`
+/// ones, one row of which lies behind the other. They begin at `at` and `by_at`, and their columns
+/// and rows are `stride` and `by_stride` apart.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn multiply<S: Float>(
+    values: &[Vector<S, Const<1>>],
+    at: usize,
+    #[comptime] stride: usize,
+    by: &[Vector<S, Const<1>>],
+    by_at: usize,
+    #[comptime] by_stride: usize,
+    products: &Sequence<cmma::Matrix<f32>>,
+    #[comptime] rows: usize,
+    #[comptime] columns: usize,
+) {
+    let mut factors = Sequence::<cmma::Matrix<Vector<S, Const<1>>>>::new();
+    #[unroll]
+    for j in 0..columns {
+        let begin = by_at + comptime!(j * EDGE);
+        factors.push(cmma::Matrix::<Vector<S, Const<1>>>::from_slice(
+            cmma::MatrixIdent::B,
+            EDGE,
+            EDGE,
+            EDGE,
+            cmma::MatrixLayout::RowMajor,
+            &by[begin..begin + comptime!((EDGE - 1) * by_stride + EDGE)],
+            by_stride as u32,
+        ));
+    }
+    #[unroll]
+    for i in 0..rows {
+        let begin = at + comptime!(i * EDGE);
+        let values = cmma::Matrix::<Vector<S, Const<1>>>::from_slice(
+            cmma::MatrixIdent::A,
+            EDGE,
+            EDGE,
+            EDGE,
+            cmma::MatrixLayout::ColMajor,
+            &values[begin..begin + comptime!((EDGE - 1) * stride + EDGE)],
+            stride as u32,
+        );
+        #[unroll]
+        for j in 0..columns {
+            let product = products.index(comptime!(i * columns + j));
+            cmma::execute(&values, factors.index(j), product, product);
+        }
+    }
+}
+
+/// Writes the products from `at` on, one column behind the other, which are `stride` long.
+#[cube]
+pub(super) fn write(
+    products: &Sequence<cmma::Matrix<f32>>,
+    to: &mut [f32],
+    at: usize,
+    #[comptime] stride: usize,
+    #[comptime] rows: usize,
+    #[comptime] columns: usize,
+) {
+    #[unroll]
+    for i in 0..rows {
+        #[unroll]
+        for j in 0..columns {
+            let begin = at + comptime!(j * EDGE * stride + i * EDGE);
+            cmma::store(
+                &mut to[begin..begin + comptime!((EDGE - 1) * stride + EDGE)],
+                products.index(comptime!(i * columns + j)),
+                stride as u32,
+                cmma::MatrixLayout::ColMajor,
+            );
+        }
+    }
+}

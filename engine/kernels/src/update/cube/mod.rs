@@ -1,0 +1,88 @@
+//! The steps on GPUs, in place: one kernel for several parameters. With a [`Decision`] the device
+//! decides whether a step is taken.
+
+mod adam;
+mod rms_prop;
+mod sgd;
+mod together;
+
+use burn::tensor::DType;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::decided::Decision;
+use crate::gpu::{UNITS, empty, ordered, own, primitive};
+
+pub(super) use adam::{adam, adam_where};
+pub(super) use rms_prop::{rms_prop, rms_prop_where};
+pub(super) use sgd::{sgd, sgd_where};
+pub(super) use together::together;
+
+/// A parameter, its gradient or its state; within kernels a tensor is CubeCL's.
+type Values = burn::tensor::Tensor<1>;
+
+/// The tensors to write to, and the gradient.
+fn given<const N: usize>(tensors: [Values; N], g: &Values) -> ([CubeTensor; N], CubeTensor) {
+    let [g] = ordered([primitive(g.clone())]);
+    let tensors = tensors.map(|tensor| own(primitive(tensor)));
+    let len = g.meta.num_elements();
+    assert!(tensors.iter().all(|t| t.meta.num_elements() == len), "the tensors of a step have one length");
+    (tensors, g)
+}
+
+fn back(tensor: CubeTensor) -> Values {
+    Values::from_primitive::<CubeBackend>(tensor)
+}
+
+/// The tensors of a decision that a kernel reads and writes; unused without one.
+struct Gate {
+    taken: CubeTensor,
+    before: CubeTensor,
+    /// The number of skipped steps after this one.
+    after: CubeTensor,
+    /// The number of this step of the parameter.
+    count: f32,
+    decided: bool,
+}
+
+impl Gate {
+    fn new(decision: Option<Decision>, g: &CubeTensor) -> Self {
+        let after = empty(g, [1], DType::F32);
+        let Some(decision) = decision else {
+            return Self { taken: g.clone(), before: g.clone(), after, count: 0.0, decided: false };
+        };
+        let [taken, before] = ordered([decision.taken, decision.left_out].map(primitive));
+        Self { taken, before, after, count: decision.step as f32, decided: true }
+    }
+}
+
+/// Where this unit's value lies in a tensor whose first workgroup is `begin`.
+#[cube]
+fn place_after(begin: usize) -> usize {
+    (CUBE_POS - begin) * UNITS + UNIT_POS as usize
+}
+
+/// How many steps of a parameter were left out before this one; the one of its first value notes
+/// whether this one is.
+#[cube]
+fn left_out(
+    before: &Sequence<OwnedTensor<f32>>,
+    after: &mut Sequence<OwnedTensor<f32>>,
+    #[comptime] which: usize,
+    at: usize,
+    takes: bool,
+) -> f32 {
+    let count = before.index(which)[0];
+    if at == 0 {
+        after.index_mut(which)[0] = count + select(takes, 0.0f32, 1.0f32);
+    }
+    count
+}
+
+/// The gradient with the parameter's decay. Without one the result does not depend on the
+/// parameter, even if that is infinite.
+#[cube]
+fn decayed(g: f32, p: f32, weight_decay: f32) -> f32 {
+    select(weight_decay == 0.0f32, g, g + p * weight_decay)
+}
