@@ -1,37 +1,63 @@
 //! Lines of two recipes compared, and keys of several.
 
+use std::ops::Range;
+
+use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 use maud::{Markup, html};
-use similar::{ChangeTag, TextDiff};
 use toml::{Table, Value};
 
 /// Unchanged lines around a change.
-const CONTEXT: usize = 2;
+const CONTEXT: u32 = 2;
+
+/// The lines of two texts, and where they differ.
+fn compared<'a>(before: &'a str, after: &'a str) -> (InternedInput<&'a str>, Diff) {
+    let lines = InternedInput::new(before, after);
+    let mut diff = Diff::compute(Algorithm::Myers, &lines);
+    diff.postprocess_lines(&lines);
+    (lines, diff)
+}
 
 /// How many lines of two texts differ: to find the one of several that a text comes from.
 pub fn changed_lines(before: &str, after: &str) -> usize {
-    let diff = TextDiff::from_lines(before, after);
-    diff.iter_all_changes().filter(|change| change.tag() != ChangeTag::Equal).count()
+    let (_, diff) = compared(before, after);
+    (diff.count_removals() + diff.count_additions()) as usize
 }
 
 /// The changed lines of two texts with some around them; `None` where there are none.
 pub fn lines(before: &str, after: &str) -> Option<Markup> {
-    let diff = TextDiff::from_lines(before, after);
-    let groups = diff.grouped_ops(CONTEXT);
-    if groups.is_empty() {
-        return None;
+    let (lines, diff) = compared(before, after);
+    // Changes whose surroundings touch are shown together.
+    let mut groups: Vec<Vec<Hunk>> = Vec::new();
+    for hunk in diff.hunks() {
+        match groups.last_mut() {
+            Some(group) if group.last().is_some_and(|last| hunk.before.start - last.before.end <= 2 * CONTEXT) => {
+                group.push(hunk);
+            }
+            _ => groups.push(vec![hunk]),
+        }
     }
-    Some(html! {
-        pre.diff tabindex="0" {
-            @for (place, group) in groups.iter().enumerate() {
-                @if place > 0 { span.gap aria-hidden="true" { "⋯\n" } }
-                @for op in group {
-                    @for change in diff.iter_changes(op) {
-                        @let text = change.value().trim_end_matches(['\n', '\r']);
-                        @match change.tag() {
-                            ChangeTag::Delete => { del { "- " (text) "\n" } },
-                            ChangeTag::Insert => { ins { "+ " (text) "\n" } },
-                            ChangeTag::Equal => { span { "  " (text) "\n" } },
-                        }
+    let text = |token| lines.interner[token].trim_end_matches(['\n', '\r']);
+    let of = |range: Range<u32>| lines.before[range.start as usize..range.end as usize].iter().map(|t| text(*t));
+    let added = |range: Range<u32>| lines.after[range.start as usize..range.end as usize].iter().map(|t| text(*t));
+    let end = lines.before.len() as u32;
+    (!groups.is_empty()).then(|| {
+        html! {
+            pre.diff tabindex="0" {
+                @for (place, group) in groups.iter().enumerate() {
+                    @if place > 0 { span.gap aria-hidden="true" { "⋯\n" } }
+                    @for (number, hunk) in group.iter().enumerate() {
+                        @let first = match number {
+                            0 => hunk.before.start.saturating_sub(CONTEXT),
+                            _ => group[number - 1].before.end,
+                        };
+                        @let next = match group.get(number + 1) {
+                            Some(_) => hunk.before.end,
+                            None => end.min(hunk.before.end + CONTEXT),
+                        };
+                        @for line in of(first..hunk.before.start) { span { "  " (line) "\n" } }
+                        @for line in of(hunk.before.clone()) { del { "- " (line) "\n" } }
+                        @for line in added(hunk.after.clone()) { ins { "+ " (line) "\n" } }
+                        @for line in of(hunk.before.end..next) { span { "  " (line) "\n" } }
                     }
                 }
             }
@@ -99,6 +125,20 @@ mod tests {
         );
         assert!(lines("a\n", "a\n").is_none());
         assert_eq!((changed_lines("a\nb\n", "a\nc\n"), changed_lines("a\n", "a\n")), (2, 0));
+    }
+
+    /// As `diff -U2` groups them: what lies five lines apart is apart, four lines are shown whole.
+    #[test]
+    fn changes_are_shown_with_the_lines_around_them() {
+        let before: String = (1..=20).map(|n| format!("{n}\n")).collect();
+        let after = before.replace("\n3\n", "\nx\n").replace("\n8\n", "\n").replace("\n14\n", "\n14\ny\n");
+        let found = lines(&before, &after).expect("changes").into_string();
+        let shown: Vec<&str> = found.split('\n').map(|line| line.rsplit('>').next().unwrap_or(line)).collect();
+        let expected = [
+            "  1", "  2", "- 3", "+ x", "  4", "  5", "  6", "  7", "- 8", "  9", "  10", "⋯", "  13", "  14", "+ y",
+            "  15", "  16", "",
+        ];
+        assert_eq!(shown, expected, "{found}");
     }
 
     #[test]

@@ -52,7 +52,9 @@ impl RmsProp {
         let direction = if self.momentum == 0.0 { None } else { slots.take("momentum_buffer", &device) };
         let state = [square.as_ref(), mean.as_ref(), direction.as_ref()];
         let whole = state.map(|s| s.is_some()) == [true, self.centered, self.momentum != 0.0];
-        let kernel = whole && update::has_kernel(state.into_iter().flatten().chain([&p, &g]));
+        // What a step returns must not be read in it, as where the device decides.
+        let waits = slots.left_out.is_none();
+        let kernel = whole && waits && update::has_kernel(state.into_iter().flatten().chain([&p, &g]));
         let square = match square {
             Some(square) if kernel => {
                 let step = self.step(lr, decay);
