@@ -52,7 +52,7 @@ impl RmsProp {
         let direction = if self.momentum == 0.0 { None } else { slots.take("momentum_buffer", &device) };
         let state = [square.as_ref(), mean.as_ref(), direction.as_ref()];
         let whole = state.map(|s| s.is_some()) == [true, self.centered, self.momentum != 0.0];
-        // What a step returns must not be read in it, as where the device decides.
+        // A kernel's step waits for others, and where the device decides its result is read before.
         let waits = slots.left_out.is_none();
         let kernel = whole && waits && update::has_kernel(state.into_iter().flatten().chain([&p, &g]));
         let square = match square {
