@@ -114,6 +114,17 @@ fn convolutions_of_many_channels_on_vulkan_have_the_values_and_gradients_of_kern
         ([9, 9, 9], [20, 24], [3; 3], ConvShape { padding: [2; 3], dilation: [2; 3], groups: 2, ..plain }),
         ([9, 9, 9], [10, 11], [5, 1, 3], ConvShape { padding: [2, 0, 1], stride: [3, 1, 2], ..plain }),
         ([7, 7, 7], [10, 10], [3; 3], ConvShape { stride: [2; 3], dilation: [2, 1, 3], padding: [2; 3], ..plain }),
+        // So long rows that they are computed with the inputs around a tile: with zeros that two rows share,
+        // without any, with more than the taps reach, gaps, groups, taps along two axes or five, channels
+        // whose last block is not full.
+        ([3, 24, 30], [17, 12], [3; 3], ConvShape { padding: [1; 3], ..plain }),
+        ([2, 31, 28], [16, 33], [3; 3], ConvShape { padding: [1; 3], ..plain }),
+        ([3, 42, 44], [9, 20], [3; 3], plain),
+        ([7, 30, 31], [12, 10], [3; 3], ConvShape { padding: [3; 3], ..plain }),
+        ([3, 44, 43], [20, 24], [3; 3], ConvShape { padding: [2; 3], dilation: [2; 3], groups: 2, ..plain }),
+        ([2, 50, 49], [9, 9], [1, 5, 3], ConvShape { padding: [0, 2, 1], ..plain }),
+        ([60, 61, 1], [16, 16], [3, 3, 1], ConvShape { padding: [1, 1, 0], ..plain }),
+        ([2, 3, 300], [10, 16], [3, 1, 3], ConvShape { padding: [1, 0, 1], ..plain }),
     ] {
         let bias = |n: usize, device: &Device| Some(Tensor::<1>::from_floats(&vec![0.5; n][..], device));
         let what = format!("{ins} to {outs} channels, {size:?}, kernel {kernel:?}, {shape:?}");
@@ -145,15 +156,23 @@ fn convolutions_of_many_channels_in_half_precision_on_vulkan_are_those_of_rounde
     halves.retain(|half| device.supports_dtype(*half));
     assert!(!halves.is_empty(), "the driver has neither bf16 nor f16");
     for dtype in halves.into_iter().map(DType::from) {
-        for ([ins, outs], kernel, stride) in
-            [([16, 16], 3, 1), ([20, 40], 3, 2), ([70, 66], 3, 1), ([24, 72], 2, 2), ([33, 40], 1, 1)]
-        {
+        // The last one has work for a card's largest tile.
+        for (size, [ins, outs], kernel, stride) in [
+            ([9, 8, 7], [16, 16], 3, 1),
+            ([9, 8, 7], [20, 40], 3, 2),
+            ([9, 8, 7], [70, 66], 3, 1),
+            ([9, 8, 7], [20, 30], 3, 1),
+            ([9, 8, 7], [24, 72], 2, 2),
+            ([9, 8, 7], [33, 40], 1, 1),
+            ([4, 21, 20], [150, 66], 3, 1),
+        ] {
             let shape = ConvShape { stride: [stride; 3], padding: [kernel / 2; 3], ..ConvShape::default() };
             let random = |shape: [usize; 5], scale: f64| {
                 let drawn = Tensor::<5>::random(shape, Distribution::Normal(0.0, scale), &flex);
                 drawn.cast(dtype).cast(DType::F32).into_data()
             };
-            let (x, weight) = (random([2, ins, 9, 8, 7], 1.0), random([outs, ins, kernel, kernel, kernel], 0.1));
+            let (x, weight) =
+                (random([2, ins, size[0], size[1], size[2]], 1.0), random([outs, ins, kernel, kernel, kernel], 0.1));
             let expected = both_ways(&Device::flex(), [&x, &weight], |x, w| conv3d(x, w, None, shape));
             let found = both_ways(&device, [&x, &weight], |x, w| {
                 conv3d(x.cast(dtype), w.cast(dtype), None, shape).cast(DType::F32)

@@ -2,6 +2,7 @@
 //! that it keeps.
 
 use cubecl::cmma;
+use cubecl::cmma::MatrixLayout;
 use cubecl::prelude::*;
 
 /// Units of a plane, where there are matrices.
@@ -20,25 +21,27 @@ pub(super) fn zeros(#[comptime] count: usize) -> Sequence<cmma::Matrix<f32>> {
             EDGE,
             EDGE,
             EDGE,
-            cmma::MatrixLayout::Undefined,
+            MatrixLayout::Undefined,
             0.0f32,
         ));
     }
     products
 }
 
-/// Adds the products of `rows` matrices, one column of which lies behind the other, by `columns`
-/// ones, one row of which lies behind the other. They begin at `at` and `by_at`, and their columns
-/// and rows are `stride` and `by_stride` apart.
+/// Adds the products of `rows` matrices, whose rows or columns lie one behind the other, as `layout` says,
+/// by `columns` ones, one row of which lies behind the other, and which are `next` apart. They begin at `at`
+/// and `by_at`, and their rows or columns are `stride` and `by_stride` apart.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn multiply<S: Float>(
     values: &[Vector<S, Const<1>>],
     at: usize,
     #[comptime] stride: usize,
+    #[comptime] layout: MatrixLayout,
     by: &[Vector<S, Const<1>>],
     by_at: usize,
     #[comptime] by_stride: usize,
+    next: usize,
     products: &Sequence<cmma::Matrix<f32>>,
     #[comptime] rows: usize,
     #[comptime] columns: usize,
@@ -46,26 +49,26 @@ pub(super) fn multiply<S: Float>(
     let mut factors = Sequence::<cmma::Matrix<Vector<S, Const<1>>>>::new();
     #[unroll]
     for j in 0..columns {
-        let begin = by_at + comptime!(j * EDGE);
+        let begin = by_at + j * next;
         factors.push(cmma::Matrix::<Vector<S, Const<1>>>::from_slice(
             cmma::MatrixIdent::B,
             EDGE,
             EDGE,
             EDGE,
-            cmma::MatrixLayout::RowMajor,
+            MatrixLayout::RowMajor,
             &by[begin..begin + comptime!((EDGE - 1) * by_stride + EDGE)],
             by_stride as u32,
         ));
     }
     #[unroll]
     for i in 0..rows {
-        let begin = at + comptime!(i * EDGE);
+        let begin = at + comptime!(i * EDGE * if layout == MatrixLayout::RowMajor { stride } else { 1 });
         let values = cmma::Matrix::<Vector<S, Const<1>>>::from_slice(
             cmma::MatrixIdent::A,
             EDGE,
             EDGE,
             EDGE,
-            cmma::MatrixLayout::ColMajor,
+            layout,
             &values[begin..begin + comptime!((EDGE - 1) * stride + EDGE)],
             stride as u32,
         );
@@ -77,8 +80,10 @@ pub(super) fn multiply<S: Float>(
     }
 }
 
-/// Writes the products from `at` on, one column behind the other, which are `stride` long.
+/// Writes the products of the `j`-th matrices of each row of them from `at` on, one column behind the
+/// other, which are `stride` long.
 #[cube]
+#[allow(clippy::too_many_arguments)]
 pub(super) fn write(
     products: &Sequence<cmma::Matrix<f32>>,
     to: &mut [f32],
@@ -86,18 +91,16 @@ pub(super) fn write(
     #[comptime] stride: usize,
     #[comptime] rows: usize,
     #[comptime] columns: usize,
+    #[comptime] j: usize,
 ) {
     #[unroll]
     for i in 0..rows {
-        #[unroll]
-        for j in 0..columns {
-            let begin = at + comptime!(j * EDGE * stride + i * EDGE);
-            cmma::store(
-                &mut to[begin..begin + comptime!((EDGE - 1) * stride + EDGE)],
-                products.index(comptime!(i * columns + j)),
-                stride as u32,
-                cmma::MatrixLayout::ColMajor,
-            );
-        }
+        let begin = at + comptime!(i * EDGE);
+        cmma::store(
+            &mut to[begin..begin + comptime!((EDGE - 1) * stride + EDGE)],
+            products.index(comptime!(i * columns + j)),
+            stride as u32,
+            MatrixLayout::ColMajor,
+        );
     }
 }

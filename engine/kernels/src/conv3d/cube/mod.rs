@@ -1,6 +1,8 @@
 //! Convolutions on GPUs, in row-major order from end to end, without tuning. Those of many channels
-//! are tiles of outputs, from shared memory (`tiles`, `weight_tiles`). Of few channels a unit adds up
-//! a few neighbouring outputs in registers (`correlate`, `weights`), which the rest is about.
+//! are tiles of outputs, from shared memory: where there is no stride, with the inputs around a tile
+//! for all taps of a plane at once (`halos`), else one tap after the other (`tiles`, `weight_tiles`).
+//! Of few channels a unit adds up a few neighbouring outputs in registers (`correlate`, `weights`),
+//! which the rest is about.
 //!
 //! One kernel does both directions. The input gradient of a convolution with stride `s` falls apart
 //! into `s` convolutions of stride 1 along each axis, one for each remainder of the position, which
@@ -11,6 +13,8 @@
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 mod axis;
 mod correlate;
+mod halo_kernel;
+mod halos;
 mod matrices;
 mod tile_kernel;
 mod tiles;
@@ -34,6 +38,9 @@ use crate::totals::totals;
 
 /// Output channels that a unit adds up at most.
 const OUTS: usize = 8;
+/// Units that add up the pieces of one sum, where there are fewer sums than a large card has units.
+const SHARES: usize = 8;
+const ENOUGH: usize = 1 << 17;
 /// Values of a channel that a workgroup adds up.
 const PIECE: usize = 8192;
 
@@ -129,7 +136,10 @@ fn add_pieces(
     out: [usize; 5],
 ) -> CubeTensor {
     let sums = empty(beside, out, beside.dtype);
-    let (count, dim) = each(&beside.client, out.iter().product());
+    let total: usize = out.iter().product();
+    // Few sums of many pieces: several units for one.
+    let shares = if pieces >= 2 * SHARES && total < ENOUGH { SHARES } else { 1 };
+    let (count, dim) = each(&beside.client, total.next_multiple_of(UNITS / shares) * shares);
     let [volume, channels] = [out[2] * out[3] * out[4], out[1]].map(|n| n as u32);
     let offset = bias.unwrap_or(&parts).clone().into_tensor_arg();
     let (parts, to) = (parts.into_tensor_arg(), sums.clone().into_tensor_arg());
@@ -145,6 +155,7 @@ fn add_pieces(
         volume,
         channels,
         bias.is_some(),
+        shares,
         element(beside),
     );
     sums
@@ -161,21 +172,38 @@ fn add_kernel<F: Float>(
     volume: u32,
     channels: u32,
     #[comptime] biased: bool,
+    #[comptime] shares: usize,
     #[define(F)] _of: ElemType,
 ) {
-    let at = ABSOLUTE_POS;
-    if at >= out.len() {
-        terminate!();
-    }
     let total = out.len();
+    let outputs = comptime!(UNITS / shares);
+    let unit = UNIT_POS as usize;
+    let (mine, share) = (unit % outputs, unit / outputs);
+    let at = CUBE_POS * outputs + mine;
     let mut sum = 0.0f32;
-    for piece in 0..pieces as usize {
-        sum += parts[piece * total + at];
+    if at < total {
+        let mut piece = share;
+        while piece < pieces as usize {
+            sum += parts[piece * total + at];
+            piece += shares;
+        }
     }
-    if comptime!(biased) {
-        sum += bias[at / volume as usize % channels as usize];
+    if comptime!(shares > 1) {
+        let mut places = Shared::<[f32]>::new_slice(UNITS);
+        places[unit] = sum;
+        sync_cube();
+        sum = 0.0f32;
+        #[unroll]
+        for i in 0..shares {
+            sum += places[mine + comptime!(i * outputs)];
+        }
     }
-    out[at] = F::cast_from(sum);
+    if share == 0 && at < total {
+        if comptime!(biased) {
+            sum += bias[at / volume as usize % channels as usize];
+        }
+        out[at] = F::cast_from(sum);
+    }
 }
 
 /// The sum of a piece of a channel of an image; `alone`: of a channel of all images.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 
+use cubecl::cmma::MatrixLayout;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
@@ -11,6 +12,9 @@ use super::matrices::{EDGE, PLANE, multiply, write, zeros};
 
 /// Units of a workgroup.
 pub(super) const UNITS: usize = 256;
+
+/// Places in shared memory, at most.
+pub(super) const PLACES: usize = (1 << 16) - 1;
 
 /// What a workgroup computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,18 +64,24 @@ pub(super) struct Work {
 }
 
 /// Where a unit's `i`-th row (or column) is: neighbours in fours, so that four are read at once.
-const fn spread(i: usize, of: usize, each: usize) -> usize {
+pub(super) const fn spread(i: usize, of: usize, each: usize) -> usize {
     let four = if each < 4 { each } else { 4 };
     i / four * (of / (each / four)) + i % four
 }
 
-/// A unit's rows or columns, from shared memory. `quads`: four at a time, where the device may take
-/// values for vectors.
+/// A unit's rows or columns, from shared memory: those from `at` on, `ahead` of it. `quads`: four at a
+/// time, where the device may take values for vectors.
+///
+/// A place is never beyond what [`PLACES`] holds. That a compiler sees it spares a sum for each value, as it
+/// then adds what it knows beforehand to the address.
 #[cube]
+#[allow(clippy::too_many_arguments)]
 pub(super) fn bring_out<S: Float>(
     from: &[Vector<S, Const<1>>],
     at: usize,
+    #[comptime] ahead: usize,
     to: &mut Array<f32>,
+    #[comptime] first: usize,
     #[comptime] of: usize,
     #[comptime] each: usize,
     #[comptime] quads: bool,
@@ -80,16 +90,17 @@ pub(super) fn bring_out<S: Float>(
         let from = from.with_vector_size::<Const<4>>();
         #[unroll]
         for i in 0..comptime!(each / 4) {
-            let four = from[at / 4 + comptime!(spread(4 * i, of, each) / 4)];
+            let four = from[(at & PLACES) / 4 + comptime!((ahead + spread(4 * i, of, each)) / 4)];
             #[unroll]
             for j in 0..4 {
-                to[comptime!(4 * i + j)] = f32::cast_from(four.extract(j));
+                to[comptime!(first + 4 * i + j)] = f32::cast_from(four.extract(j));
             }
         }
     } else {
         #[unroll]
         for i in 0..each {
-            to[i] = f32::cast_from(from[at + comptime!(spread(i, of, each))].extract(0usize));
+            let value = from[(at & PLACES) + comptime!(ahead + spread(i, of, each))];
+            to[comptime!(first + i)] = f32::cast_from(value.extract(0usize));
         }
     }
 }
@@ -282,15 +293,27 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
                 for deep in 0..comptime!(k / EDGE) {
                     let at = comptime!(deep * EDGE * m) + down * comptime!(tile.rows * EDGE);
                     let by_at = comptime!(deep * EDGE * n) + side * comptime!(tile.columns * EDGE);
-                    multiply(&inputs, at, m, &weights, by_at, n, &products, tile.rows, tile.columns);
+                    multiply(
+                        &inputs,
+                        at,
+                        m,
+                        MatrixLayout::ColMajor,
+                        &weights,
+                        by_at,
+                        n,
+                        EDGE,
+                        &products,
+                        tile.rows,
+                        tile.columns,
+                    );
                 }
             } else {
                 let mut values = Array::<f32>::new(tile.rows);
                 let mut factors = Array::<f32>::new(tile.columns);
                 #[unroll]
                 for deep in 0..k {
-                    bring_out(&inputs, row + comptime!(deep * m), &mut values, m, tile.rows, quads);
-                    bring_out(&weights, column + comptime!(deep * n), &mut factors, n, tile.columns, quads);
+                    bring_out(&inputs, row, comptime!(deep * m), &mut values, 0usize, m, tile.rows, quads);
+                    bring_out(&weights, column, comptime!(deep * n), &mut factors, 0usize, n, tile.columns, quads);
                     #[unroll]
                     for i in 0..tile.rows {
                         #[unroll]
@@ -309,7 +332,11 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
         // The matrices are written where every unit finds its own position.
         let mut results = Shared::<[f32]>::new_aligned_slice(comptime!(m * n), 32usize);
         let at = side * comptime!(tile.columns * EDGE * m) + down * comptime!(tile.rows * EDGE);
-        write(&products, &mut results, at, m, tile.rows, tile.columns);
+        #[unroll]
+        for j in 0..tile.columns {
+            let at = at + comptime!(j * EDGE * m);
+            write(&products, &mut results, at, m, tile.rows, tile.columns, j);
+        }
         sync_cube();
         let x = x * step_x + first_x;
         let y = y * step_y + first_y;

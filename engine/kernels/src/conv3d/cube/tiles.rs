@@ -6,9 +6,9 @@ use cubecl::ir::ElemType;
 use cubecl::ir::features::MmaConfig;
 use cubecl::prelude::*;
 
-use super::add_pieces;
 use super::matrices::EDGE;
 use super::tile_kernel::{Tile, UNITS, WorkLaunch, tile_kernel};
+use super::{add_pieces, halos};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{each, element, empty};
 
@@ -29,7 +29,7 @@ pub(super) fn takes(g: &Geometry, transposed: bool) -> bool {
 }
 
 /// Channels of the input and of the output, of a group.
-fn ends(g: &Geometry, transposed: bool) -> [usize; 2] {
+pub(super) fn ends(g: &Geometry, transposed: bool) -> [usize; 2] {
     if transposed { [g.channels_out, g.channels_in] } else { [g.channels_in, g.channels_out] }
 }
 
@@ -73,7 +73,7 @@ fn tile(ins: usize, outs: usize, matrices: bool) -> Tile {
 }
 
 /// Workgroups that a launch of tiles of so many channels should have.
-fn many(channels: usize) -> usize {
+pub(super) fn many(channels: usize) -> usize {
     MANY[usize::from(channels > 32)]
 }
 
@@ -86,6 +86,9 @@ pub(super) fn run(
     out: [usize; 5],
     transposed: bool,
 ) -> CubeTensor {
+    if let Some(plan) = halos::plan(x, g, transposed) {
+        return halos::run(x, weight, bias, g, out, transposed, plan);
+    }
     let [ins, outs] = ends(g, transposed);
     let (input, output) = if transposed { (g.output, g.input) } else { (g.input, g.output) };
     let (stride, step) = if transposed { ([1; 3], g.stride) } else { (g.stride, [1; 3]) };
@@ -96,23 +99,7 @@ pub(super) fn run(
     let positions = g.batch * [0, 1, 2].map(|axis| output[axis].div_ceil(step[axis])).iter().product::<usize>();
     let tile = tile(ins, outs, matrices);
     let width = outs.next_multiple_of(tile.n);
-    let staged = if matrices { x.dtype } else { DType::F32 };
-    let packed = empty(x, [g.groups * g.taps() * ins * width], staged);
-    let (count, dim) = each(&x.client, packed.meta.num_elements());
-    pack_kernel::launch(
-        &x.client,
-        count,
-        dim,
-        weight.clone().into_tensor_arg(),
-        packed.clone().into_tensor_arg(),
-        ins as u32,
-        outs as u32,
-        width as u32,
-        g.taps() as u32,
-        transposed,
-        element(weight),
-        element(&packed),
-    );
+    let packed = pack(x, weight, g, width, matrices, transposed, false);
     let tasks = remainders * g.groups * (width / tile.n) * positions.div_ceil(tile.m);
     let taps: usize = [0, 1, 2].map(|axis| g.kernel[axis].div_ceil(step[axis])).iter().product();
     let most = (ins.div_ceil(tile.k) * taps / STEPS).clamp(1, ins.div_ceil(tile.k));
@@ -188,7 +175,39 @@ pub(super) fn run(
     if pieces == 1 { to } else { add_pieces(x, to, bias, pieces, out) }
 }
 
-/// To `[groups, taps, in, width]`; channels that do not exist are 0.
+/// The weights to `[groups, taps, in, width]`, in the type that is staged; channels that do not exist are 0.
+/// `backwards`: the last tap first.
+pub(super) fn pack(
+    x: &CubeTensor,
+    weight: &CubeTensor,
+    g: &Geometry,
+    width: usize,
+    matrices: bool,
+    transposed: bool,
+    backwards: bool,
+) -> CubeTensor {
+    let [ins, outs] = ends(g, transposed);
+    let staged = if matrices { x.dtype } else { DType::F32 };
+    let packed = empty(x, [g.groups * g.taps() * ins * width], staged);
+    let (count, dim) = each(&x.client, packed.meta.num_elements());
+    pack_kernel::launch(
+        &x.client,
+        count,
+        dim,
+        weight.clone().into_tensor_arg(),
+        packed.clone().into_tensor_arg(),
+        ins as u32,
+        outs as u32,
+        width as u32,
+        g.taps() as u32,
+        transposed,
+        backwards,
+        element(weight),
+        element(&packed),
+    );
+    packed
+}
+
 #[cube(launch)]
 #[allow(clippy::too_many_arguments)]
 fn pack_kernel<F: Float, S: Float>(
@@ -199,6 +218,7 @@ fn pack_kernel<F: Float, S: Float>(
     width: u32,
     taps: u32,
     #[comptime] transposed: bool,
+    #[comptime] backwards: bool,
     #[define(F)] _of: ElemType,
     #[define(S)] _staged: ElemType,
 ) {
@@ -211,7 +231,8 @@ fn pack_kernel<F: Float, S: Float>(
     let rest = at / width;
     let i = rest % ins;
     let rest = rest / ins;
-    let (tap, group) = (rest % taps, rest / taps);
+    let group = rest / taps;
+    let tap = if comptime!(backwards) { taps - 1usize - rest % taps } else { rest % taps };
     let mut value = S::from_int(0);
     if o < outs {
         let filter = if comptime!(transposed) { (group * ins + i) * outs + o } else { (group * outs + o) * ins + i };

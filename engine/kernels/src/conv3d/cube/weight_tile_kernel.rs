@@ -5,6 +5,7 @@
 
 #![allow(clippy::manual_is_multiple_of, reason = "CubeCL supports no other form")]
 
+use cubecl::cmma::MatrixLayout;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
@@ -207,18 +208,30 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
                     let deep = (share + deep * shares) * EDGE;
                     let at = deep * width + down * comptime!(tile.rows * EDGE);
                     let by_at = deep * width_in + side * comptime!(tile.columns * EDGE);
-                    multiply(&gradients, at, width, &inputs, by_at, width_in, &products, tile.rows, tile.columns);
+                    multiply(
+                        &gradients,
+                        at,
+                        width,
+                        MatrixLayout::ColMajor,
+                        &inputs,
+                        by_at,
+                        width_in,
+                        EDGE,
+                        &products,
+                        tile.rows,
+                        tile.columns,
+                    );
                 }
             } else {
                 let mut slopes = Array::<f32>::new(SUMS);
                 let mut values = Array::<f32>::new(SUMS);
                 for deep in 0..comptime!(depth / shares) {
                     let deep = deep * shares + share;
-                    bring_out(&gradients, deep * width + down * SUMS, &mut slopes, SUMS, SUMS, quads);
+                    bring_out(&gradients, deep * width + down * SUMS, 0usize, &mut slopes, 0usize, SUMS, SUMS, quads);
                     #[unroll]
                     for tap in 0..taps {
-                        let at = deep * width_in + comptime!(tap * n) + side * SUMS;
-                        bring_out(&inputs, at, &mut values, SUMS, SUMS, quads);
+                        let at = deep * width_in + side * SUMS;
+                        bring_out(&inputs, at, comptime!(tap * n), &mut values, 0usize, SUMS, SUMS, quads);
                         #[unroll]
                         for j in 0..SUMS {
                             #[unroll]
@@ -240,7 +253,11 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
             let at = share * comptime!(m * n * taps)
                 + side * comptime!(tile.columns * EDGE * m)
                 + down * comptime!(tile.rows * EDGE);
-            write(&products, &mut results, at, m, tile.rows, tile.columns);
+            #[unroll]
+            for j in 0..tile.columns {
+                let at = at + comptime!(j * EDGE * m);
+                write(&products, &mut results, at, m, tile.rows, tile.columns, j);
+            }
         }
         sync_cube();
         #[unroll]

@@ -1,0 +1,185 @@
+//! Convolutions and input gradients of many channels without strides: tiles of the outputs, whose inputs are
+//! brought with those around them (`halo_kernel`).
+
+use burn::tensor::DType;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::add_pieces;
+use super::halo_kernel::{HaloTile, HaloWorkLaunch, halo_kernel};
+use super::matrices::EDGE;
+use super::tile_kernel::UNITS;
+use super::tiles::{element_of, ends, many, multiplies, pack, reads_quads};
+use crate::conv3d::geometry::Geometry;
+use crate::gpu::{element, empty};
+
+/// Positions that a unit brings at most.
+const REACH: usize = 4;
+/// Shared memory of a workgroup at most, so that some of them run on a multiprocessor at once.
+const MEMORY: usize = 64 << 10;
+/// Channels of the output at most where there are no matrices: of more, a tap's sums outweigh what bringing
+/// its inputs takes.
+const CHANNELS: usize = 32;
+/// What the gaps may add to the positions where there are no matrices: a ninth.
+const GAPS: (usize, usize) = (10, 9);
+/// Workgroups that a large tile must leave a large card.
+const ENOUGH: usize = 256;
+
+/// The gaps of an axis, and how far its taps reach.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    /// Places that the taps reach over.
+    reach: usize,
+    /// Those that the padding of two rows does not share.
+    gap: usize,
+    /// Zeros before the first input; negative where the first inputs are not read.
+    before: isize,
+}
+
+impl Gap {
+    /// An axis of a convolution from `input` to `output` places.
+    fn new(taps: usize, dilation: usize, input: usize, output: usize, before: isize) -> Self {
+        let reach = (taps - 1) * dilation;
+        let behind = (output + reach) as isize - input as isize - before;
+        // The zeros behind a row are those before the next one.
+        let shared = before.min(behind).clamp(0, reach as isize) as usize;
+        Gap { reach, gap: reach - shared, before }
+    }
+}
+
+/// The axes of a convolution, or of the input gradient of one.
+fn gaps(g: &Geometry, transposed: bool) -> [Gap; 3] {
+    [0, 1, 2].map(|axis| {
+        let (taps, dilation, padding) = (g.kernel[axis], g.dilation[axis], g.padding[axis] as isize);
+        match transposed {
+            false => Gap::new(taps, dilation, g.input[axis], g.output[axis], padding),
+            // Of a gradient the taps are read backwards.
+            true => {
+                let before = ((taps - 1) * dilation) as isize - padding;
+                Gap::new(taps, dilation, g.output[axis], g.input[axis], before)
+            }
+        }
+    })
+}
+
+/// The tile for so many channels of the output, of `blocks` blocks of those of the input, and `positions`
+/// with their gaps.
+fn tile(outs: usize, blocks: usize, positions: usize, matrices: bool) -> [usize; 5] {
+    let large = |[m, n, ..]: &[usize; 5]| positions.div_ceil(*m) * outs.div_ceil(*n) * blocks >= ENOUGH;
+    match (outs, matrices) {
+        (..=16, false) => [256, 16, 8, 4, 4],
+        (_, false) => [256, 32, 8, 8, 4],
+        (..=16, true) => [128, 16, 16, 1, 1],
+        (17..=32, true) => [128, 32, 16, 2, 1],
+        (_, true) => Some([256, 64, 16, 2, 4]).filter(large).unwrap_or([128, 32, 16, 2, 1]),
+    }
+}
+
+/// How this convolution is computed with a halo, where that takes fewer instructions than tap by tap, as the
+/// code for an H100 has them, and the shared memory is enough.
+pub(super) fn plan(x: &CubeTensor, g: &Geometry, transposed: bool) -> Option<(HaloTile, [Gap; 3])> {
+    let [_, taps_y, taps_z] = g.kernel;
+    let matrices = multiplies(x);
+    let [ins, outs] = ends(g, transposed);
+    if g.stride != [1; 3] || taps_y * taps_z == 1 || (!matrices && outs > CHANNELS) {
+        return None;
+    }
+    let gaps = gaps(g, transposed);
+    let output = if transposed { g.input } else { g.output };
+    let (pitch_y, pitch_z) = (output[1] + gaps[1].gap, output[2] + gaps[2].gap);
+    if !matrices && pitch_y * pitch_z * GAPS.1 > output[1] * output[2] * GAPS.0 {
+        return None;
+    }
+    let depth = if matrices { EDGE } else { 8 };
+    let positions = g.batch * output[0] * pitch_y * pitch_z;
+    let [m, n, k, rows, columns] = tile(outs, ins.div_ceil(depth), positions, matrices);
+    let seen = m + gaps[1].reach * pitch_z + gaps[2].reach;
+    let together = if !matrices && taps_z == 3 && g.dilation[2] == 1 { 3 } else { 1 };
+    let tile = HaloTile { m, n, k, rows, columns, reach: seen.div_ceil(UNITS), taps_y, taps_z, together };
+    let size = if matrices { x.dtype.size() } else { 4 };
+    let results = if matrices { m * n / columns * 4 } else { 0 };
+    let bytes = (tile.reach * UNITS + taps_y * taps_z * n) * k * size + results;
+    let memory = x.client.properties().hardware.max_shared_memory_size.min(MEMORY);
+    (tile.reach <= REACH && bytes <= memory).then_some((tile, gaps))
+}
+
+/// A convolution, or an input gradient: `transposed`.
+pub(super) fn run(
+    x: &CubeTensor,
+    weight: &CubeTensor,
+    bias: Option<&CubeTensor>,
+    g: &Geometry,
+    out: [usize; 5],
+    transposed: bool,
+    (tile, [gap_x, gap_y, gap_z]): (HaloTile, [Gap; 3]),
+) -> CubeTensor {
+    let [ins, outs] = ends(g, transposed);
+    let (input, output) = if transposed { (g.output, g.input) } else { (g.input, g.output) };
+    let matrices = multiplies(x);
+    let width = outs.next_multiple_of(tile.n);
+    let packed = pack(x, weight, g, width, matrices, transposed, transposed);
+    let (pitch_y, pitch_z) = (output[1] + gap_y.gap, output[2] + gap_z.gap);
+    let positions = g.batch * output[0] * pitch_y * pitch_z;
+    let tasks = g.groups * (width / tile.n) * positions.div_ceil(tile.m);
+    let pieces = many(tile.n).div_ceil(tasks.max(1)).clamp(1, ins.div_ceil(tile.k));
+    let span = ins.div_ceil(pieces).next_multiple_of(tile.k);
+    let pieces = ins.div_ceil(span);
+    let total: usize = out.iter().product();
+    let to = if pieces == 1 { empty(x, out, x.dtype) } else { empty(x, [pieces, total], DType::F32) };
+    let tasks = tasks * pieces;
+    let u = |n: usize| n as u32;
+    let [nx, ny, nz] = input.map(u);
+    let [ox, oy, oz] = output.map(u);
+    let [apart_x, apart_y, apart_z] = g.dilation.map(u);
+    let [pad_x, pad_y, pad_z] = [gap_x, gap_y, gap_z].map(|gap| gap.before as i32);
+    let work = HaloWorkLaunch::new(
+        u(tasks),
+        u(g.batch),
+        u(g.groups),
+        u(ins),
+        u(outs),
+        u(width),
+        u(span),
+        u(g.kernel[0]),
+        nx,
+        ny,
+        nz,
+        ox,
+        oy,
+        oz,
+        apart_x,
+        apart_y,
+        apart_z,
+        pad_x,
+        pad_y,
+        pad_z,
+        u(pitch_y),
+        u(pitch_z),
+        u(tile.m + gap_y.reach * pitch_z + gap_z.reach),
+    );
+    let dim = CubeDim::new_1d(UNITS as u32);
+    let count = cubecl::calculate_cube_count_elemwise(&x.client, tasks * UNITS, dim);
+    let biased = bias.filter(|_| pieces == 1);
+    // SAFETY: inputs are read at positions within the image, packed weights and outputs below their counts,
+    // shared memory at places that the sizes of the tile give.
+    unsafe {
+        halo_kernel::launch_unchecked(
+            &x.client,
+            count,
+            dim,
+            x.clone().into_tensor_arg(),
+            packed.clone().into_tensor_arg(),
+            biased.unwrap_or(&packed).clone().into_tensor_arg(),
+            to.clone().into_tensor_arg(),
+            work,
+            tile,
+            biased.is_some(),
+            matrices,
+            reads_quads(x),
+            element(x),
+            element_of(packed.dtype),
+            element(&to),
+        );
+    }
+    if pieces == 1 { to } else { add_pieces(x, to, bias, pieces, out) }
+}

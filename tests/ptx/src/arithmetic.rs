@@ -1,0 +1,80 @@
+//! Values as the bits of a register.
+
+use half::{bf16, f16};
+
+use crate::parse::{Class, Compare, Type};
+
+/// The bits that belong to a type.
+pub(crate) fn cut(value: u64, kind: Type) -> u64 {
+    if kind.bytes == 8 { value } else { value & ((1 << (8 * kind.bytes)) - 1) }
+}
+
+/// An integer with its sign, or without one.
+pub(crate) fn integer(value: u64, kind: Type) -> i128 {
+    let bits = 64 - 8 * kind.bytes as u32;
+    match kind.class {
+        Class::Signed => i128::from(((value << bits) as i64) >> bits),
+        _ => i128::from(cut(value, kind)),
+    }
+}
+
+pub(crate) fn float(value: u64, kind: Type) -> f64 {
+    match (kind.class, kind.bytes) {
+        (Class::Brain, _) => bf16::from_bits(value as u16).to_f64(),
+        (_, 2) => f16::from_bits(value as u16).to_f64(),
+        (_, 8) => f64::from_bits(value),
+        _ => f64::from(f32::from_bits(value as u32)),
+    }
+}
+
+/// The nearest value of a type: of sums, products and quotients of two f32 it is what f32 gives.
+pub(crate) fn rounded(value: f64, kind: Type) -> u64 {
+    match (kind.class, kind.bytes) {
+        (Class::Brain, _) => u64::from(bf16::from_f64(value).to_bits()),
+        (_, 2) => u64::from(f16::from_f64(value).to_bits()),
+        (_, 8) => value.to_bits(),
+        _ => u64::from((value as f32).to_bits()),
+    }
+}
+
+pub(crate) fn compare(how: Compare, or_unordered: bool, a: u64, b: u64, kind: Type) -> bool {
+    use std::cmp::Ordering;
+    let order = match kind.is_float() {
+        true => float(a, kind).partial_cmp(&float(b, kind)),
+        false => Some(integer(a, kind).cmp(&integer(b, kind))),
+    };
+    let Some(order) = order else { return or_unordered };
+    match how {
+        Compare::Equal => order == Ordering::Equal,
+        Compare::Unequal => order != Ordering::Equal,
+        Compare::Less => order == Ordering::Less,
+        Compare::LessOrEqual => order != Ordering::Greater,
+        Compare::Greater => order == Ordering::Greater,
+        Compare::GreaterOrEqual => order != Ordering::Less,
+    }
+}
+
+/// A number of another type; integers are cut, floats are rounded as the name says, and kept in the range.
+pub(crate) fn convert(value: u64, from: Type, to: Type, name: &str) -> u64 {
+    match (from.is_float(), to.is_float()) {
+        (true, true) => rounded(float(value, from), to),
+        (false, true) => rounded(integer(value, from) as f64, to),
+        (false, false) => cut(integer(value, from) as u64, to),
+        (true, false) => {
+            let value = float(value, from);
+            let part = |part: &str| name.split('.').any(|p| p == part);
+            let value = match () {
+                () if part("rni") => value.round_ties_even(),
+                () if part("rmi") => value.floor(),
+                () if part("rpi") => value.ceil(),
+                () => value.trunc(),
+            };
+            let bits = 8 * to.bytes as u32;
+            let (least, most) = match to.class {
+                Class::Signed => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+                _ => (0, (1i128 << bits) - 1),
+            };
+            cut((value as i128).clamp(least, most) as u64, to)
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! The text of a kernel as instructions.
+
+use std::collections::HashMap;
+
+/// A type of values: `u32`, `bf16`, `pred`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Type {
+    pub class: Class,
+    pub bytes: usize,
+}
+
+/// How the bits of a value are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Bits,
+    Signed,
+    Float,
+    Brain,
+    Predicate,
+}
+
+impl Type {
+    fn named(name: &str) -> Option<Self> {
+        let of = |class, bits: &str| bits.parse::<usize>().ok().map(|bits| Type { class, bytes: bits / 8 });
+        match name {
+            "pred" => Some(Type { class: Class::Predicate, bytes: 4 }),
+            "bf16" => Some(Type { class: Class::Brain, bytes: 2 }),
+            _ if !name.is_char_boundary(1) || name.len() < 2 => None,
+            _ => match name.split_at(1) {
+                ("b" | "u", bits) => of(Class::Bits, bits),
+                ("s", bits) => of(Class::Signed, bits),
+                ("f", bits) => of(Class::Float, bits),
+                _ => None,
+            },
+        }
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self.class, Class::Float | Class::Brain)
+    }
+}
+
+/// A value that differs from unit to unit or from workgroup to workgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    Unit(usize),
+    Units(usize),
+    Group(usize),
+    Groups(usize),
+    Lane,
+}
+
+/// What an address begins at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    Register(usize),
+    Parameters,
+    Shared,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Operand {
+    Register(usize),
+    Value(u64),
+    Special(Special),
+    Address(Base, i64),
+    /// Several registers, of a vector.
+    Several(Vec<Operand>),
+}
+
+/// The memory that an instruction reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    Any,
+    Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compare {
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// What an instruction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Does {
+    Add,
+    Subtract,
+    Multiply,
+    MultiplyWide,
+    MultiplyHigh,
+    MultiplyAdd,
+    Divide,
+    Remainder,
+    Least,
+    Most,
+    ShiftLeft,
+    ShiftRight,
+    And,
+    Or,
+    ExclusiveOr,
+    Not,
+    Negate,
+    Absolute,
+    Field,
+    Root,
+    Reciprocal,
+    PowerOfTwo,
+    LogarithmOfTwo,
+    Choose,
+    /// `or_unordered`: true, too, where a value is not a number.
+    Compare(Compare, bool),
+    Convert,
+    Move,
+    ToShared,
+    FromShared,
+    Address,
+    Load,
+    Store,
+    Branch(usize),
+    Wait,
+    End,
+    /// By the whole plane.
+    MatrixLoad,
+    MatrixMultiply,
+    MatrixStore,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Instruction {
+    pub does: Does,
+    /// A predicate, and whether it must be false.
+    pub guard: Option<(usize, bool)>,
+    pub kind: Type,
+    /// What a conversion reads.
+    pub from: Type,
+    /// Two values of half precision in one.
+    pub packed: bool,
+    pub count: usize,
+    pub space: Space,
+    pub operands: Vec<Operand>,
+    pub text: String,
+}
+
+impl Instruction {
+    /// Its name with all parts: `ld.global.v4.b32`.
+    pub fn name(&self) -> &str {
+        self.text.split_whitespace().next().unwrap_or_default()
+    }
+
+    /// Whether the name has this part.
+    pub fn has(&self, part: &str) -> bool {
+        self.name().split('.').any(|p| p == part)
+    }
+}
+
+/// A kernel.
+#[derive(Debug)]
+pub struct Kernel {
+    pub(crate) name: String,
+    /// Offset and size of each parameter.
+    pub(crate) parameters: Vec<(usize, usize)>,
+    pub(crate) instructions: Vec<Instruction>,
+    pub(crate) registers: usize,
+}
+
+struct Parser {
+    registers: HashMap<String, usize>,
+    places: HashMap<String, usize>,
+}
+
+impl Kernel {
+    /// The kernel of a module, which has one.
+    ///
+    /// # Errors
+    /// What is not known: an instruction, an operand, a label.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let after = text.split_once(".entry").ok_or("no kernel in the module")?.1;
+        let (name, rest) = after.split_once('(').ok_or("a kernel without parameters")?;
+        let (list, rest) = rest.split_once(')').ok_or("parameters that do not end")?;
+        let body = rest.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).ok_or("a kernel without a body")?.0;
+        let mut parser = Parser { registers: HashMap::new(), places: HashMap::new() };
+        let parameters = parser.parameters(list)?;
+        let mut instructions = Vec::new();
+        let mut labels = HashMap::new();
+        let mut targets = Vec::new();
+        let lines = body.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join(" ");
+        for statement in lines.split(';') {
+            let mut statement = statement.trim();
+            while let Some((label, rest)) = statement.split_once(':').filter(|(label, _)| is_label(label)) {
+                labels.insert(label.trim().to_owned(), instructions.len());
+                statement = rest.trim();
+            }
+            if statement.is_empty() || statement.starts_with('.') {
+                continue;
+            }
+            let (instruction, target) = parser.instruction(statement).map_err(|e| format!("{e}: `{statement}`"))?;
+            if let Some(target) = target {
+                targets.push((instructions.len(), target));
+            }
+            instructions.push(instruction);
+        }
+        for (at, target) in targets {
+            let to = labels.get(&target).ok_or_else(|| format!("no label `{target}`"))?;
+            instructions[at].does = Does::Branch(*to);
+        }
+        let name = name.trim().to_owned();
+        Ok(Kernel { name, parameters, instructions, registers: parser.registers.len() })
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    !text.trim().is_empty() && text.trim().chars().all(|c| c.is_alphanumeric() || c == '_' || c == '$')
+}
+
+/// Splits at commas outside of brackets.
+fn operands(text: &str) -> Vec<&str> {
+    let (mut depth, mut from, mut parts) = (0, 0, Vec::new());
+    for (i, c) in text.char_indices() {
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text[from..i].trim());
+                from = i + 1;
+            }
+            _ => {}
+        }
+    }
+    if !text[from..].trim().is_empty() {
+        parts.push(text[from..].trim());
+    }
+    parts
+}
+
+fn integer(text: &str) -> Option<i64> {
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
+        None => digits.parse().ok()?,
+    } as i64;
+    Some(if negative { value.wrapping_neg() } else { value })
+}
+
+impl Parser {
+    fn parameters(&mut self, list: &str) -> Result<Vec<(usize, usize)>, String> {
+        let mut end = 0usize;
+        let mut found = Vec::new();
+        for parameter in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+            let words: Vec<_> = parameter.split_whitespace().collect();
+            let last = words.last().copied().unwrap_or_default();
+            let (name, count) = match last.split_once('[') {
+                Some((name, count)) => (name, count.trim_end_matches(']').parse().map_err(|_| parameter.to_owned())?),
+                None => (last, 1),
+            };
+            let kind = words.iter().find_map(|word| Type::named(word.strip_prefix('.')?));
+            let size = kind.ok_or_else(|| format!("a parameter without a type: `{parameter}`"))?.bytes;
+            let stated = words.iter().position(|word| *word == ".align").filter(|_| count > 1);
+            let align = stated.and_then(|i| words.get(i + 1)?.parse().ok()).unwrap_or(size);
+            end = end.next_multiple_of(align);
+            self.places.insert(name.to_owned(), end);
+            found.push((end, size * count));
+            end += size * count;
+        }
+        Ok(found)
+    }
+
+    fn register(&mut self, name: &str) -> usize {
+        let next = self.registers.len();
+        *self.registers.entry(name.to_owned()).or_insert(next)
+    }
+
+    fn operand(&mut self, text: &str) -> Result<Operand, String> {
+        let unknown = || format!("the operand `{text}` is not known");
+        if let Some(list) = text.strip_prefix('{') {
+            let parts = operands(list.trim_end_matches('}'));
+            return parts.into_iter().map(|part| self.operand(part)).collect::<Result<_, _>>().map(Operand::Several);
+        }
+        if let Some(address) = text.strip_prefix('[') {
+            let address = address.trim_end_matches(']');
+            let (base, offset) = address.split_once('+').map_or((address, "0"), |(a, b)| (a.trim(), b.trim()));
+            let offset = integer(offset).ok_or_else(unknown)?;
+            return Ok(match (base.starts_with('%'), self.places.get(base)) {
+                (true, _) => Operand::Address(Base::Register(self.register(base)), offset),
+                (false, Some(place)) => Operand::Address(Base::Parameters, *place as i64 + offset),
+                (false, None) if base == "cube_shared" => Operand::Address(Base::Shared, offset),
+                (false, None) => return Err(unknown()),
+            });
+        }
+        let axis = |name: &str| name.strip_prefix('.').and_then(|axis| "xyz".find(axis));
+        for (prefix, of) in [
+            ("%tid", Special::Unit as fn(usize) -> Special),
+            ("%ntid", Special::Units),
+            ("%ctaid", Special::Group),
+            ("%nctaid", Special::Groups),
+        ] {
+            if let Some(axis) = text.strip_prefix(prefix).and_then(axis) {
+                return Ok(Operand::Special(of(axis)));
+            }
+        }
+        if text == "%laneid" {
+            return Ok(Operand::Special(Special::Lane));
+        }
+        if text.starts_with('%') {
+            return Ok(Operand::Register(self.register(text)));
+        }
+        if text == "cube_shared" {
+            return Ok(Operand::Value(0));
+        }
+        if let Some(bits) = text.strip_prefix("0f") {
+            return u64::from_str_radix(bits, 16).map(Operand::Value).map_err(|_| unknown());
+        }
+        integer(text).map(|value| Operand::Value(value as u64)).ok_or_else(unknown)
+    }
+
+    /// An instruction, and the label that it goes to.
+    fn instruction(&mut self, text: &str) -> Result<(Instruction, Option<String>), String> {
+        let mut rest = text;
+        let mut guard = None;
+        if let Some(guarded) = text.strip_prefix('@') {
+            let (predicate, after) = guarded.split_once(char::is_whitespace).ok_or("a guard without an instruction")?;
+            let negated = predicate.starts_with('!');
+            guard = Some((self.register(predicate.trim_start_matches('!')), negated));
+            rest = after.trim();
+        }
+        let (name, list) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let parts: Vec<_> = name.split('.').collect();
+        let has = |part: &str| parts.contains(&part);
+        let does = does(&parts).ok_or("the instruction is not known")?;
+        let types: Vec<_> = parts[1..].iter().filter_map(|part| Type::named(part)).collect();
+        let packed = has("f16x2") || has("bf16x2");
+        let half = Type { class: if has("bf16x2") { Class::Brain } else { Class::Float }, bytes: 2 };
+        let first = types.first().copied().unwrap_or(Type { class: Class::Bits, bytes: 4 });
+        let list = operands(list);
+        let target = matches!(does, Does::Branch(_)).then(|| list.last().map(|label| (*label).to_owned()));
+        let operands = match target {
+            Some(_) => Vec::new(),
+            None => list.into_iter().map(|part| self.operand(part)).collect::<Result<_, _>>()?,
+        };
+        let instruction = Instruction {
+            does,
+            guard,
+            kind: if packed { half } else { first },
+            from: types.get(1).copied().unwrap_or(first),
+            packed,
+            count: if has("v4") { 4 } else { 1 + usize::from(has("v2")) },
+            space: if has("shared") { Space::Shared } else { Space::Any },
+            operands,
+            text: rest.to_owned(),
+        };
+        Ok((instruction, target.flatten()))
+    }
+}
+
+fn does(parts: &[&str]) -> Option<Does> {
+    let has = |part: &str| parts.contains(&part);
+    Some(match *parts.first()? {
+        "add" => Does::Add,
+        "sub" => Does::Subtract,
+        "mul" if has("wide") => Does::MultiplyWide,
+        "mul" if has("hi") => Does::MultiplyHigh,
+        "mul" => Does::Multiply,
+        "mad" if !has("wide") && !has("hi") => Does::MultiplyAdd,
+        "fma" => Does::MultiplyAdd,
+        "div" => Does::Divide,
+        "rem" => Does::Remainder,
+        "min" => Does::Least,
+        "max" => Does::Most,
+        "shl" => Does::ShiftLeft,
+        "shr" => Does::ShiftRight,
+        "and" => Does::And,
+        "or" => Does::Or,
+        "xor" => Does::ExclusiveOr,
+        "not" => Does::Not,
+        "neg" => Does::Negate,
+        "abs" => Does::Absolute,
+        "bfe" => Does::Field,
+        "sqrt" => Does::Root,
+        "rcp" => Does::Reciprocal,
+        "ex2" => Does::PowerOfTwo,
+        "lg2" => Does::LogarithmOfTwo,
+        "selp" => Does::Choose,
+        "setp" => {
+            let (name, unordered) = match *parts.get(1)? {
+                "lo" => ("lt", false),
+                "ls" => ("le", false),
+                "hi" => ("gt", false),
+                "hs" => ("ge", false),
+                name => (&name[..2.min(name.len())], name.len() == 3),
+            };
+            let compare = match name {
+                "eq" => Compare::Equal,
+                "ne" => Compare::Unequal,
+                "lt" => Compare::Less,
+                "le" => Compare::LessOrEqual,
+                "gt" => Compare::Greater,
+                "ge" => Compare::GreaterOrEqual,
+                _ => return None,
+            };
+            Does::Compare(compare, unordered)
+        }
+        "cvt" => Does::Convert,
+        "mov" => Does::Move,
+        "cvta" if !has("shared") => Does::Address,
+        "cvta" if has("to") => Does::ToShared,
+        "cvta" => Does::FromShared,
+        "ld" if !has("local") => Does::Load,
+        "st" if !has("local") => Does::Store,
+        "bra" => Does::Branch(0),
+        "bar" | "barrier" => Does::Wait,
+        "ret" | "exit" => Does::End,
+        "wmma" if has("load") => Does::MatrixLoad,
+        "wmma" if has("mma") => Does::MatrixMultiply,
+        "wmma" if has("store") => Does::MatrixStore,
+        _ => return None,
+    })
+}
