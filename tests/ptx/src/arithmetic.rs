@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::parse::{Class, Compare, Type};
+use crate::parse::{Class, Compare, Finish, Type};
 
 /// The bits that belong to a type.
 pub(crate) fn cut(value: u64, kind: Type) -> u64 {
@@ -37,13 +37,33 @@ pub(crate) fn rounded(value: f64, kind: Type) -> u64 {
     }
 }
 
+/// The value of a type that an instruction asks for.
+pub(crate) fn finished(value: f64, kind: Type, finish: Finish) -> u64 {
+    let value = match finish.saturated {
+        true if value.is_nan() => 0.0,
+        true => value.clamp(0.0, 1.0),
+        false => value,
+    };
+    let nearest = rounded(value, kind);
+    if kind.bytes != 4 || !(finish.down || finish.up) {
+        return nearest;
+    }
+    let near = f32::from_bits(nearest as u32);
+    let bits = |value: f32| u64::from(value.to_bits());
+    match () {
+        () if finish.down && f64::from(near) > value => bits(near.next_down()),
+        () if finish.up && f64::from(near) < value => bits(near.next_up()),
+        () => nearest,
+    }
+}
+
 pub(crate) fn compare(how: Compare, or_unordered: bool, a: u64, b: u64, kind: Type) -> bool {
     use std::cmp::Ordering;
     let order = match kind.is_float() {
         true => float(a, kind).partial_cmp(&float(b, kind)),
         false => Some(integer(a, kind).cmp(&integer(b, kind))),
     };
-    let Some(order) = order else { return or_unordered };
+    let Some(order) = order else { return or_unordered || how == Compare::NoNumber };
     match how {
         Compare::Equal => order == Ordering::Equal,
         Compare::Unequal => order != Ordering::Equal,
@@ -51,30 +71,34 @@ pub(crate) fn compare(how: Compare, or_unordered: bool, a: u64, b: u64, kind: Ty
         Compare::LessOrEqual => order != Ordering::Greater,
         Compare::Greater => order == Ordering::Greater,
         Compare::GreaterOrEqual => order != Ordering::Less,
+        Compare::Numbers => true,
+        Compare::NoNumber => false,
     }
 }
 
 /// A number of another type; integers are cut, floats are rounded as the name says, and kept in the range.
-pub(crate) fn convert(value: u64, from: Type, to: Type, name: &str) -> u64 {
-    match (from.is_float(), to.is_float()) {
-        (true, true) => rounded(float(value, from), to),
-        (false, true) => rounded(integer(value, from) as f64, to),
-        (false, false) => cut(integer(value, from) as u64, to),
-        (true, false) => {
-            let value = float(value, from);
-            let part = |part: &str| name.split('.').any(|p| p == part);
-            let value = match () {
-                () if part("rni") => value.round_ties_even(),
-                () if part("rmi") => value.floor(),
-                () if part("rpi") => value.ceil(),
-                () => value.trunc(),
-            };
-            let bits = 8 * to.bytes as u32;
-            let (least, most) = match to.class {
-                Class::Signed => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
-                _ => (0, (1i128 << bits) - 1),
-            };
-            cut((value as i128).clamp(least, most) as u64, to)
-        }
+pub(crate) fn convert(value: u64, from: Type, to: Type, finish: Finish, name: &str) -> u64 {
+    if !from.is_float() {
+        let value = integer(value, from);
+        return if to.is_float() { rounded(value as f64, to) } else { cut(value as u64, to) };
     }
+    let value = float(value, from);
+    let part = |part: &str| name.split('.').any(|p| p == part);
+    // To a whole number, also where it stays a float.
+    let whole = match () {
+        () if part("rni") => value.round_ties_even(),
+        () if part("rmi") => value.floor(),
+        () if part("rpi") => value.ceil(),
+        () if part("rzi") || !to.is_float() => value.trunc(),
+        () => value,
+    };
+    if to.is_float() {
+        return finished(whole, to, finish);
+    }
+    let bits = 8 * to.bytes as u32;
+    let (least, most) = match to.class {
+        Class::Signed => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+        _ => (0, (1i128 << bits) - 1),
+    };
+    cut((whole as i128).clamp(least, most) as u64, to)
 }

@@ -229,6 +229,49 @@ macro_rules! copies {
 
 copies! { cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 }
 
+/// `CUDA_MEMCPY2D`: one end of a copy of rows.
+#[repr(C)]
+pub struct End {
+    x: usize,
+    y: usize,
+    /// 1 for the host's memory, 2 for the card's.
+    kind: c_uint,
+    host: *mut u8,
+    device: *mut u8,
+    array: *mut c_void,
+    pitch: usize,
+}
+
+impl End {
+    fn row(&self, row: usize) -> *mut u8 {
+        let first = if self.kind == 1 { self.host } else { self.device };
+        first.wrapping_add((self.y + row) * self.pitch + self.x)
+    }
+}
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+pub struct Rows {
+    from: End,
+    to: End,
+    bytes: usize,
+    rows: usize,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const Rows, _stream: *mut c_void) -> Status {
+    // SAFETY: the caller's.
+    let copy = unsafe { &*copy };
+    if [&copy.from, &copy.to].iter().any(|end| !matches!(end.kind, 1 | 2)) {
+        return INVALID;
+    }
+    for row in 0..copy.rows {
+        // SAFETY: the caller's: rows of both ends.
+        unsafe { copy.from.row(row).copy_to(copy.to.row(row), copy.bytes) };
+    }
+    DONE
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorName(_status: Status, name: *mut *const c_char) -> Status {
     // SAFETY: the caller's.

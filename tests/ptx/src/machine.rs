@@ -1,7 +1,7 @@
 //! A unit (CUDA's thread) runs until it waits for others.
 
-use crate::arithmetic::{compare, convert, cut, float, integer, rounded};
-use crate::parse::{Base, Class, Does, Instruction, Kernel, Operand, Space, Special, Type};
+use crate::arithmetic::{compare, convert, cut, finished, float, integer, rounded};
+use crate::parse::{Atomic, Base, Class, Does, Instruction, Kernel, Operand, Space, Special, Type};
 
 /// Where shared memory begins among all addresses.
 const SHARED: u64 = 1 << 60;
@@ -157,6 +157,28 @@ impl Unit {
                     unsafe { value.as_ptr().copy_to(to.add(i * kind.bytes), kind.bytes) };
                 }
             }
+            Does::Atomic(atomic) => {
+                // Without a result (`red`) the address is the first operand.
+                let [.., at, value] = &operands[..] else { return Err("operands are missing".to_owned()) };
+                let given = self.read(value, group)?;
+                let at = self.address(instruction, at, group)?;
+                let mut held = [0; 8];
+                // SAFETY: as above.
+                unsafe { at.copy_to(held.as_mut_ptr(), kind.bytes) };
+                let held = u64::from_le_bytes(held);
+                let does = match atomic {
+                    Atomic::Add => Does::Add,
+                    Atomic::Least => Does::Least,
+                    Atomic::Most => Does::Most,
+                    Atomic::Exchange => Does::Choose,
+                };
+                let sum = compute(&Instruction { does, ..instruction.clone() }, [held, given, 0])?.to_le_bytes();
+                // SAFETY: as above.
+                unsafe { sum.as_ptr().copy_to(at, kind.bytes) };
+                if operands.len() == 3 {
+                    self.write(&operands[0], held)?;
+                }
+            }
             Does::Move => self.move_(kind, operands, group)?,
             _ => {
                 let values = operands[1..].iter().map(|operand| self.read(operand, group));
@@ -205,7 +227,8 @@ fn compute(instruction: &Instruction, [a, b, c]: [u64; 3]) -> Result<u64, String
     let bits = 8 * kind.bytes as u64;
     let whole = |value: u64| integer(value, kind);
     let is_float = kind.is_float();
-    let floats = |of: fn(f64, f64) -> f64| rounded(of(float(a, kind), float(b, kind)), kind);
+    let finish = |value: f64| finished(value, kind, instruction.finish);
+    let floats = |of: fn(f64, f64) -> f64| finish(of(float(a, kind), float(b, kind)));
     Ok(match instruction.does {
         Does::Add if is_float => floats(|a, b| a + b),
         Does::Subtract if is_float => floats(|a, b| a - b),
@@ -213,13 +236,16 @@ fn compute(instruction: &Instruction, [a, b, c]: [u64; 3]) -> Result<u64, String
         Does::Divide if is_float => floats(|a, b| a / b),
         Does::Least if is_float => floats(f64::min),
         Does::Most if is_float => floats(f64::max),
-        Does::MultiplyAdd if is_float => rounded(float(a, kind).mul_add(float(b, kind), float(c, kind)), kind),
-        Does::Negate if is_float => rounded(-float(a, kind), kind),
-        Does::Absolute if is_float => rounded(float(a, kind).abs(), kind),
-        Does::Root => rounded(float(a, kind).sqrt(), kind),
-        Does::Reciprocal => rounded(1.0 / float(a, kind), kind),
-        Does::PowerOfTwo => rounded(float(a, kind).exp2(), kind),
-        Does::LogarithmOfTwo => rounded(float(a, kind).log2(), kind),
+        Does::MultiplyAdd if is_float => finish(float(a, kind).mul_add(float(b, kind), float(c, kind))),
+        Does::Negate if is_float => finish(-float(a, kind)),
+        Does::Absolute if is_float => finish(float(a, kind).abs()),
+        Does::Root => finish(float(a, kind).sqrt()),
+        Does::Reciprocal => finish(1.0 / float(a, kind)),
+        Does::PowerOfTwo => finish(float(a, kind).exp2()),
+        Does::ReciprocalRoot => finish(1.0 / float(a, kind).sqrt()),
+        Does::HyperbolicTangent => finish(float(a, kind).tanh()),
+        Does::CopySign => finish(float(b, kind).copysign(float(a, kind))),
+        Does::LogarithmOfTwo => finish(float(a, kind).log2()),
         Does::Add => cut(a.wrapping_add(b), kind),
         Does::Subtract => cut(a.wrapping_sub(b), kind),
         Does::Multiply => cut(a.wrapping_mul(b), kind),
@@ -253,7 +279,7 @@ fn compute(instruction: &Instruction, [a, b, c]: [u64; 3]) -> Result<u64, String
             let f32 = Type { class: Class::Float, bytes: 4 };
             rounded(float(b, f32), kind) | rounded(float(a, f32), kind) << 16
         }
-        Does::Convert => convert(a, instruction.from, kind, instruction.name()),
+        Does::Convert => convert(a, instruction.from, kind, instruction.finish, instruction.name()),
         Does::Address => a,
         Does::ToShared => a - SHARED,
         Does::FromShared => a + SHARED,

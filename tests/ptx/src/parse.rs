@@ -83,6 +83,18 @@ pub(crate) enum Compare {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+    /// Neither of the values is not a number, or one of them is.
+    Numbers,
+    NoNumber,
+}
+
+/// What is done with a value in memory at once: units of an interpreter do not meet there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Atomic {
+    Add,
+    Least,
+    Most,
+    Exchange,
 }
 
 /// What an instruction does.
@@ -111,6 +123,9 @@ pub(crate) enum Does {
     Reciprocal,
     PowerOfTwo,
     LogarithmOfTwo,
+    ReciprocalRoot,
+    HyperbolicTangent,
+    CopySign,
     Choose,
     /// `or_unordered`: true, too, where a value is not a number.
     Compare(Compare, bool),
@@ -121,6 +136,8 @@ pub(crate) enum Does {
     Address,
     Load,
     Store,
+    /// One of the operations above, of what lies at an address and a value.
+    Atomic(Atomic),
     Branch(usize),
     Wait,
     End,
@@ -128,6 +145,16 @@ pub(crate) enum Does {
     MatrixLoad,
     MatrixMultiply,
     MatrixStore,
+}
+
+/// What becomes of a float before it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Finish {
+    /// Kept between 0 and 1.
+    pub saturated: bool,
+    /// Rounded to the value below in place of the nearest one, or to the value above.
+    pub down: bool,
+    pub up: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -140,6 +167,7 @@ pub(crate) struct Instruction {
     pub from: Type,
     /// Two values of half precision in one.
     pub packed: bool,
+    pub finish: Finish,
     pub count: usize,
     pub space: Space,
     pub operands: Vec<Operand>,
@@ -168,9 +196,70 @@ pub struct Kernel {
     pub(crate) registers: usize,
 }
 
-struct Parser {
+/// A function of the module, as text: what it returns, its parameters and its body.
+struct Function<'a> {
+    returned: Vec<&'a str>,
+    parameters: Vec<&'a str>,
+    body: &'a str,
+}
+
+struct Parser<'a> {
+    functions: HashMap<&'a str, Function<'a>>,
     registers: HashMap<String, usize>,
     places: HashMap<String, usize>,
+    instructions: Vec<Instruction>,
+    labels: HashMap<String, usize>,
+    /// Instructions that go to a label.
+    targets: Vec<(usize, String)>,
+    /// Before the names of registers and labels: a function is read anew at each place that calls it.
+    scope: String,
+    calls: usize,
+}
+
+/// The text between a brace and the one that belongs to it.
+fn braced(text: &str) -> Option<&str> {
+    let (mut depth, mut from) = (0usize, None);
+    for (i, c) in text.char_indices() {
+        match c {
+            '{' => {
+                depth += 1;
+                from.get_or_insert(i + 1);
+            }
+            '}' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return text.get(from?..i);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The names in a list of parameters.
+fn names(list: &str) -> Vec<&str> {
+    list.split(',').filter_map(|part| part.split_whitespace().last()).collect()
+}
+
+/// The functions of a module that have a body.
+fn functions(text: &str) -> HashMap<&str, Function<'_>> {
+    let mut found = HashMap::new();
+    for after in text.split(".func").skip(1) {
+        let head = after.split(['{', ';']).next().unwrap_or_default();
+        let Some(body) = after.strip_prefix(head).filter(|rest| rest.starts_with('{')).and_then(braced) else {
+            continue;
+        };
+        let (returned, rest) = match head.trim().strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+            Some((returned, rest)) => (names(returned), rest),
+            None => (Vec::new(), head),
+        };
+        if let Some((name, list)) = rest.split_once('(') {
+            let list = list.split(')').next().unwrap_or_default();
+            found.insert(name.trim(), Function { returned, parameters: names(list), body });
+        }
+    }
+    found
 }
 
 impl Kernel {
@@ -179,37 +268,28 @@ impl Kernel {
     /// # Errors
     /// What is not known: an instruction, an operand, a label.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n");
         let after = text.split_once(".entry").ok_or("no kernel in the module")?.1;
         let (name, rest) = after.split_once('(').ok_or("a kernel without parameters")?;
         let (list, rest) = rest.split_once(')').ok_or("parameters that do not end")?;
-        let body = rest.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).ok_or("a kernel without a body")?.0;
-        let mut parser = Parser { registers: HashMap::new(), places: HashMap::new() };
+        let mut parser = Parser {
+            functions: functions(&text),
+            registers: HashMap::new(),
+            places: HashMap::new(),
+            instructions: Vec::new(),
+            labels: HashMap::new(),
+            targets: Vec::new(),
+            scope: String::new(),
+            calls: 0,
+        };
         let parameters = parser.parameters(list)?;
-        let mut instructions = Vec::new();
-        let mut labels = HashMap::new();
-        let mut targets = Vec::new();
-        let lines = body.lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join(" ");
-        for statement in lines.split(';') {
-            let mut statement = statement.trim();
-            while let Some((label, rest)) = statement.split_once(':').filter(|(label, _)| is_label(label)) {
-                labels.insert(label.trim().to_owned(), instructions.len());
-                statement = rest.trim();
-            }
-            if statement.is_empty() || statement.starts_with('.') {
-                continue;
-            }
-            let (instruction, target) = parser.instruction(statement).map_err(|e| format!("{e}: `{statement}`"))?;
-            if let Some(target) = target {
-                targets.push((instructions.len(), target));
-            }
-            instructions.push(instruction);
-        }
-        for (at, target) in targets {
-            let to = labels.get(&target).ok_or_else(|| format!("no label `{target}`"))?;
-            instructions[at].does = Does::Branch(*to);
+        parser.body(braced(rest).ok_or("a kernel without a body")?)?;
+        for (at, target) in &parser.targets {
+            let to = parser.labels.get(target).ok_or_else(|| format!("no label `{target}`"))?;
+            parser.instructions[*at].does = Does::Branch(*to);
         }
         let name = name.trim().to_owned();
-        Ok(Kernel { name, parameters, instructions, registers: parser.registers.len() })
+        Ok(Kernel { name, parameters, instructions: parser.instructions, registers: parser.registers.len() })
     }
 }
 
@@ -222,8 +302,8 @@ fn operands(text: &str) -> Vec<&str> {
     let (mut depth, mut from, mut parts) = (0, 0, Vec::new());
     for (i, c) in text.char_indices() {
         match c {
-            '{' | '[' => depth += 1,
-            '}' | ']' => depth -= 1,
+            '{' | '[' | '(' => depth += 1,
+            '}' | ']' | ')' => depth -= 1,
             ',' if depth == 0 => {
                 parts.push(text[from..i].trim());
                 from = i + 1;
@@ -246,7 +326,82 @@ fn integer(text: &str) -> Option<i64> {
     Some(if negative { value.wrapping_neg() } else { value })
 }
 
-impl Parser {
+impl<'a> Parser<'a> {
+    /// The instructions of a kernel or a function.
+    fn body(&mut self, body: &'a str) -> Result<(), String> {
+        for statement in body.split(';') {
+            let mut statement = statement.trim();
+            loop {
+                if let Some((label, rest)) = statement.split_once(':').filter(|(label, _)| is_label(label)) {
+                    self.labels.insert(format!("{}{}", self.scope, label.trim()), self.instructions.len());
+                    statement = rest.trim();
+                } else if let Some(rest) = statement.strip_prefix(['{', '}']) {
+                    statement = rest.trim();
+                } else {
+                    break;
+                }
+            }
+            if statement.is_empty() || statement.starts_with('.') {
+                continue;
+            }
+            let read = match statement.strip_prefix("call") {
+                Some(call) => self.call(call),
+                None => self.instruction(statement),
+            };
+            read.map_err(|e| format!("{e}: `{statement}`"))?;
+        }
+        Ok(())
+    }
+
+    /// A function's instructions in the place of a call: `.uni (returned), name, (given)`.
+    fn call(&mut self, text: &str) -> Result<(), String> {
+        let (_, list) = text.split_once(char::is_whitespace).unwrap_or_default();
+        let list = operands(list);
+        let Some(at) = list.iter().position(|part| !part.starts_with('(')) else {
+            return Err("no function".to_owned());
+        };
+        let inner = |part: Option<&&str>| -> Vec<String> {
+            names(part.map_or("", |part| part.trim_matches(['(', ')']))).into_iter().map(str::to_owned).collect()
+        };
+        let (returned, given) = (inner(list[..at].first()), inner(list.get(at + 1)));
+        let Some((name, function)) = self.functions.remove_entry(list[at]) else {
+            return Err(format!("the function `{}` is not in the module, or calls itself", list[at]));
+        };
+        self.calls += 1;
+        let outside = self.scope.clone();
+        let inside = format!("{}:", self.calls);
+        let whole = Type { class: Class::Bits, bytes: 8 };
+        let hand = |parser: &mut Self, to: String, from: String| {
+            let operands = vec![Operand::Register(parser.slot(to)), Operand::Register(parser.slot(from))];
+            parser.push(Does::Move, whole, operands, text);
+        };
+        for (to, from) in function.parameters.iter().zip(given) {
+            hand(self, format!("{inside}{to}"), format!("{outside}{from}"));
+        }
+        self.scope.clone_from(&inside);
+        self.body(function.body)?;
+        self.scope.clone_from(&outside);
+        self.labels.insert(format!("{inside}end"), self.instructions.len());
+        for (to, from) in returned.iter().zip(&function.returned) {
+            hand(self, format!("{outside}{to}"), format!("{inside}{from}"));
+        }
+        self.functions.insert(name, function);
+        Ok(())
+    }
+
+    fn push(&mut self, does: Does, kind: Type, operands: Vec<Operand>, text: &str) {
+        let guard = None;
+        let (from, packed, finish) = (kind, false, Finish::default());
+        let (count, space, text) = (1, Space::Any, text.to_owned());
+        self.instructions.push(Instruction { does, guard, kind, from, packed, finish, count, space, operands, text });
+    }
+
+    /// A register, by its name with its scope.
+    fn slot(&mut self, name: String) -> usize {
+        let next = self.registers.len();
+        *self.registers.entry(name).or_insert(next)
+    }
+
     fn parameters(&mut self, list: &str) -> Result<Vec<(usize, usize)>, String> {
         let mut end = 0usize;
         let mut found = Vec::new();
@@ -270,8 +425,7 @@ impl Parser {
     }
 
     fn register(&mut self, name: &str) -> usize {
-        let next = self.registers.len();
-        *self.registers.entry(name.to_owned()).or_insert(next)
+        self.slot(format!("{}{name}", self.scope))
     }
 
     fn operand(&mut self, text: &str) -> Result<Operand, String> {
@@ -317,8 +471,16 @@ impl Parser {
         integer(text).map(|value| Operand::Value(value as u64)).ok_or_else(unknown)
     }
 
-    /// An instruction, and the label that it goes to.
-    fn instruction(&mut self, text: &str) -> Result<(Instruction, Option<String>), String> {
+    /// Reads and writes of what is given to a function: the names in brackets are registers here.
+    fn given(&self, operands: &[&str]) -> bool {
+        let name = |part: &&str| part.strip_prefix('[').map(|name| name.trim_end_matches(']').to_owned());
+        operands.iter().find_map(name).is_some_and(|name| {
+            let base = name.split('+').next().unwrap_or_default();
+            !base.starts_with('%') && !self.places.contains_key(base)
+        })
+    }
+
+    fn instruction(&mut self, text: &str) -> Result<(), String> {
         let mut rest = text;
         let mut guard = None;
         if let Some(guarded) = text.strip_prefix('@') {
@@ -330,30 +492,50 @@ impl Parser {
         let (name, list) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let parts: Vec<_> = name.split('.').collect();
         let has = |part: &str| parts.contains(&part);
-        let does = does(&parts).ok_or("the instruction is not known")?;
+        let mut does = does(&parts).ok_or("the instruction is not known")?;
         let types: Vec<_> = parts[1..].iter().filter_map(|part| Type::named(part)).collect();
         let packed = has("f16x2") || has("bf16x2");
         let half = Type { class: if has("bf16x2") { Class::Brain } else { Class::Float }, bytes: 2 };
         let first = types.first().copied().unwrap_or(Type { class: Class::Bits, bytes: 4 });
         let list = operands(list);
-        let target = matches!(does, Does::Branch(_)).then(|| list.last().map(|label| (*label).to_owned()));
-        let operands = match target {
-            Some(_) => Vec::new(),
-            None => list.into_iter().map(|part| self.operand(part)).collect::<Result<_, _>>()?,
+        // A function that was called goes on where it was.
+        let target = match does {
+            Does::End if !self.scope.is_empty() => Some("end"),
+            Does::Branch(_) => list.last().copied(),
+            _ => None,
         };
-        let instruction = Instruction {
+        let operands = if let Some(label) = target {
+            does = Does::Branch(0);
+            self.targets.push((self.instructions.len(), format!("{}{label}", self.scope)));
+            Vec::new()
+        } else if has("param") && self.given(&list) {
+            does = Does::Move;
+            let names = list.iter().map(|part| part.trim_matches(['[', ']']));
+            names
+                .map(|name| if is_name(name) { Ok(Operand::Register(self.register(name))) } else { self.operand(name) })
+                .collect::<Result<_, _>>()?
+        } else {
+            list.into_iter().map(|part| self.operand(part)).collect::<Result<_, _>>()?
+        };
+        self.instructions.push(Instruction {
             does,
             guard,
             kind: if packed { half } else { first },
             from: types.get(1).copied().unwrap_or(first),
             packed,
+            finish: Finish { saturated: has("sat"), down: has("rm"), up: has("rp") },
             count: if has("v4") { 4 } else { 1 + usize::from(has("v2")) },
             space: if has("shared") { Space::Shared } else { Space::Any },
             operands,
             text: rest.to_owned(),
-        };
-        Ok((instruction, target.flatten()))
+        });
+        Ok(())
     }
+}
+
+/// Whether this is a name, and no register or number.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
 fn does(parts: &[&str]) -> Option<Does> {
@@ -383,6 +565,9 @@ fn does(parts: &[&str]) -> Option<Does> {
         "rcp" => Does::Reciprocal,
         "ex2" => Does::PowerOfTwo,
         "lg2" => Does::LogarithmOfTwo,
+        "rsqrt" => Does::ReciprocalRoot,
+        "tanh" => Does::HyperbolicTangent,
+        "copysign" => Does::CopySign,
         "selp" => Does::Choose,
         "setp" => {
             let (name, unordered) = match *parts.get(1)? {
@@ -390,6 +575,7 @@ fn does(parts: &[&str]) -> Option<Does> {
                 "ls" => ("le", false),
                 "hi" => ("gt", false),
                 "hs" => ("ge", false),
+                name @ ("num" | "nan") => (name, false),
                 name => (&name[..2.min(name.len())], name.len() == 3),
             };
             let compare = match name {
@@ -399,6 +585,8 @@ fn does(parts: &[&str]) -> Option<Does> {
                 "le" => Compare::LessOrEqual,
                 "gt" => Compare::Greater,
                 "ge" => Compare::GreaterOrEqual,
+                "num" => Compare::Numbers,
+                "nan" => Compare::NoNumber,
                 _ => return None,
             };
             Does::Compare(compare, unordered)
@@ -410,6 +598,10 @@ fn does(parts: &[&str]) -> Option<Does> {
         "cvta" => Does::FromShared,
         "ld" if !has("local") => Does::Load,
         "st" if !has("local") => Does::Store,
+        "atom" | "red" if has("add") => Does::Atomic(Atomic::Add),
+        "atom" | "red" if has("min") => Does::Atomic(Atomic::Least),
+        "atom" | "red" if has("max") => Does::Atomic(Atomic::Most),
+        "atom" if has("exch") => Does::Atomic(Atomic::Exchange),
         "bra" => Does::Branch(0),
         "bar" | "barrier" => Does::Wait,
         "ret" | "exit" => Does::End,

@@ -105,6 +105,15 @@ fn integers_are_divided_cut_shifted_and_compared_by_their_type() {
         // Sums of two values round once.
         ("add.rn.f32 %r7, %r6, 0f33800000", 1f32.to_bits(), 1f32.to_bits()),
         ("setp.geu.f32 %p2, %r6, 0f00000000; selp.b32 %r7, 1, 2, %p2", f32::NAN.to_bits(), 1),
+        ("cvt.rzi.f32.f32 %r7, %r6", (-2.7f32).to_bits(), (-2f32).to_bits()),
+        ("cvt.rni.f32.f32 %r7, %r6", 2.5f32.to_bits(), 2f32.to_bits()),
+        ("cvt.sat.f32.f32 %r7, %r6", 1.5f32.to_bits(), 1f32.to_bits()),
+        ("fma.rm.f32 %r7, %r6, 0f3F800000, 0fB3000000", 1f32.to_bits(), 1f32.next_down().to_bits()),
+        ("add.rp.f32 %r7, %r6, 0f32800000", 1f32.to_bits(), 1f32.next_up().to_bits()),
+        ("copysign.f32 %r7, %r6, 0f40400000", (-0f32).to_bits(), (-3f32).to_bits()),
+        ("rsqrt.approx.f32 %r7, %r6", 4f32.to_bits(), 0.5f32.to_bits()),
+        ("setp.nan.f32 %p2, %r6, %r6; selp.b32 %r7, 1, 2, %p2", f32::NAN.to_bits(), 1),
+        ("setp.num.f32 %p2, %r6, %r6; selp.b32 %r7, 1, 2, %p2", 1f32.to_bits(), 1),
         ("setp.ge.f32 %p2, %r6, 0f00000000; selp.b32 %r7, 1, 2, %p2", f32::NAN.to_bits(), 2),
     ] {
         let kernel = kernel(&format!("{PLACE} ld.global.b32 %r6, [%rd4]; {instructions}; st.global.b32 [%rd4], %r7;"));
@@ -112,6 +121,62 @@ fn integers_are_divided_cut_shifted_and_compared_by_their_type() {
         run(&kernel, 1, 1, 0, &mut values, 0).unwrap();
         assert_eq!(values[0], expected, "{instructions} of {given:#x}: {:#x}", values[0]);
     }
+}
+
+#[test]
+fn functions_are_called_with_values_of_their_own() {
+    // The larger one of two values, three times, through a function with branches.
+    let text = ".visible .entry test(.param .u64 p)
+        {
+            ld.param.b64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+            ld.global.b32 %r2, [%rd3];
+            { // callseq 0
+            .param .b32 param0; .param .b32 param1; .param .b32 retval0;
+            st.param.b32 [param0], %r2; st.param.b32 [param1], 7;
+            call.uni (retval0), larger, (param0, param1);
+            ld.param.b32 %r3, [retval0];
+            }
+            { // callseq 1
+            .param .b32 param0; .param .b32 param1; .param .b32 retval0;
+            st.param.b32 [param0], 3; st.param.b32 [param1], %r1;
+            call.uni (retval0), larger, (param0, param1);
+            ld.param.b32 %r4, [retval0];
+            }
+            mad.lo.s32 %r5, %r3, 100, %r4;
+            st.global.b32 [%rd3], %r5;
+            ret;
+        }
+        .func (.param .b32 func_retval0) larger(.param .b32 larger_param_0, .param .b32 larger_param_1)
+        {
+            .reg .b32 %r<3>;
+            ld.param.b32 %r1, [larger_param_0]; ld.param.b32 %r2, [larger_param_1];
+            setp.gt.u32 %p1, %r1, %r2;
+            @%p1 bra $L__BB1_2;
+            st.param.b32 [func_retval0], %r2;
+            ret;
+        $L__BB1_2:
+            st.param.b32 [func_retval0], %r1;
+            ret;
+        }";
+    let kernel = Kernel::parse(text).unwrap();
+    let mut values: Vec<u32> = vec![1, 20, 6, 8, 9];
+    run(&kernel, 1, 5, 0, &mut values, 0).unwrap();
+    assert_eq!(values, [703, 2003, 703, 803, 904]);
+    let missing = Kernel::parse(&text.replace("larger(", "smaller(")).unwrap_err();
+    assert!(missing.contains("the function `larger` is not in the module"), "{missing}");
+}
+
+#[test]
+fn units_add_to_one_value() {
+    let add =
+        "ld.global.b32 %r6, [%rd4]; atom.relaxed.gpu.global.add.f32 %r7, [%rd2], %r6; st.global.b32 [%rd4+400], %r7;
+        red.relaxed.gpu.global.max.u32 [%rd2+40], %r3;";
+    let kernel = kernel(&format!("{PLACE} {add}"));
+    let mut values = [0f32; 112];
+    values[..5].copy_from_slice(&[10.0, 1.0, 2.0, 3.0, 4.0]);
+    run(&kernel, 1, 5, 0, &mut values, 0).unwrap();
+    assert_eq!((values[0], values[10].to_bits()), (30.0, 4));
+    assert_eq!(values[100..105], [10.0, 20.0, 21.0, 23.0, 26.0], "what was there before");
 }
 
 /// A product of two matrices, the first one's rows or columns one behind the other.
@@ -184,6 +249,7 @@ fn what_is_not_known_is_named() {
     for (body, expected) in [
         ("tex.2d.v4.f32.f32 {%r1, %r2, %r3, %r4}, [%rd1, {%r5, %r6}]", "the instruction is not known"),
         ("ld.local.b32 %r1, [%rd1]", "the instruction is not known"),
+        ("call.uni (retval0), vprintf, (param0)", "the function `vprintf` is not in the module"),
         ("mov.u32 %r1, other_symbol", "the operand `other_symbol` is not known"),
         ("bra $L__NOWHERE", "no label `$L__NOWHERE`"),
     ] {
