@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::parse::{Class, Compare, Finish, Type};
+use crate::instruction::{Class, Compare, Finish, Type};
 
 /// The bits that belong to a type.
 pub(crate) fn cut(value: u64, kind: Type) -> u64 {

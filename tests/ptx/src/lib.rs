@@ -10,6 +10,7 @@
 
 mod arithmetic;
 mod driver;
+mod instruction;
 mod launch;
 mod machine;
 mod matrices;

@@ -1,7 +1,8 @@
 //! A unit (CUDA's thread) runs until it waits for others.
 
 use crate::arithmetic::{compare, convert, cut, finished, float, integer, rounded};
-use crate::parse::{Atomic, Base, Class, Does, Instruction, Kernel, Operand, Space, Special, Type};
+use crate::instruction::{Atomic, Base, Class, Does, Instruction, Operand, Space, Special, Type};
+use crate::parse::Kernel;
 
 /// Where shared memory begins among all addresses.
 const SHARED: u64 = 1 << 60;

@@ -3,8 +3,8 @@
 
 use half::{bf16, f16};
 
+use crate::instruction::{Does, Instruction, Operand};
 use crate::machine::{Group, State, Unit};
-use crate::parse::{Does, Instruction, Operand};
 
 /// Units of a plane.
 pub(crate) const PLANE: usize = 32;
