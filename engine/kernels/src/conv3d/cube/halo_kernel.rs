@@ -309,7 +309,6 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
                                 &weights,
                                 filter + comptime!(deep * EDGE * n) + side * comptime!(tile.columns * EDGE),
                                 n,
-                                EDGE,
                                 &products,
                                 tile.rows,
                                 tile.columns,
@@ -338,7 +337,7 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
                             #[unroll]
                             for tap in 0..together {
                                 let ahead = comptime!((tap * k + deep) * n);
-                                bring_out(&weights, filter, ahead, &mut factors, 0usize, n, tile.columns, quads);
+                                bring_out(&weights, filter, ahead, &mut factors, n, tile.columns, quads);
                                 #[unroll]
                                 for i in 0..tile.rows {
                                     #[unroll]

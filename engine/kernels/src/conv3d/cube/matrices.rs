@@ -29,8 +29,8 @@ pub(super) fn zeros(#[comptime] count: usize) -> Sequence<cmma::Matrix<f32>> {
 }
 
 /// Adds the products of `rows` matrices, whose rows or columns lie one behind the other, as `layout` says,
-/// by `columns` ones, one row of which lies behind the other, and which are `next` apart. They begin at `at`
-/// and `by_at`, and their rows or columns are `stride` and `by_stride` apart.
+/// by `columns` ones, one row of which lies behind the other. They begin at `at` and `by_at`, and their
+/// rows or columns are `stride` and `by_stride` apart.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn multiply<S: Float>(
@@ -41,7 +41,6 @@ pub(super) fn multiply<S: Float>(
     by: &[Vector<S, Const<1>>],
     by_at: usize,
     #[comptime] by_stride: usize,
-    next: usize,
     products: &Sequence<cmma::Matrix<f32>>,
     #[comptime] rows: usize,
     #[comptime] columns: usize,
@@ -49,7 +48,7 @@ pub(super) fn multiply<S: Float>(
     let mut factors = Sequence::<cmma::Matrix<Vector<S, Const<1>>>>::new();
     #[unroll]
     for j in 0..columns {
-        let begin = by_at + j * next;
+        let begin = by_at + comptime!(j * EDGE);
         factors.push(cmma::Matrix::<Vector<S, Const<1>>>::from_slice(
             cmma::MatrixIdent::B,
             EDGE,

@@ -81,7 +81,6 @@ pub(super) fn bring_out<S: Float>(
     at: usize,
     #[comptime] ahead: usize,
     to: &mut Array<f32>,
-    #[comptime] first: usize,
     #[comptime] of: usize,
     #[comptime] each: usize,
     #[comptime] quads: bool,
@@ -93,14 +92,14 @@ pub(super) fn bring_out<S: Float>(
             let four = from[(at & PLACES) / 4 + comptime!((ahead + spread(4 * i, of, each)) / 4)];
             #[unroll]
             for j in 0..4 {
-                to[comptime!(first + 4 * i + j)] = f32::cast_from(four.extract(j));
+                to[comptime!(4 * i + j)] = f32::cast_from(four.extract(j));
             }
         }
     } else {
         #[unroll]
         for i in 0..each {
             let value = from[(at & PLACES) + comptime!(ahead + spread(i, of, each))];
-            to[comptime!(first + i)] = f32::cast_from(value.extract(0usize));
+            to[i] = f32::cast_from(value.extract(0usize));
         }
     }
 }
@@ -301,7 +300,6 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
                         &weights,
                         by_at,
                         n,
-                        EDGE,
                         &products,
                         tile.rows,
                         tile.columns,
@@ -312,8 +310,8 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
                 let mut factors = Array::<f32>::new(tile.columns);
                 #[unroll]
                 for deep in 0..k {
-                    bring_out(&inputs, row, comptime!(deep * m), &mut values, 0usize, m, tile.rows, quads);
-                    bring_out(&weights, column, comptime!(deep * n), &mut factors, 0usize, n, tile.columns, quads);
+                    bring_out(&inputs, row, comptime!(deep * m), &mut values, m, tile.rows, quads);
+                    bring_out(&weights, column, comptime!(deep * n), &mut factors, n, tile.columns, quads);
                     #[unroll]
                     for i in 0..tile.rows {
                         #[unroll]

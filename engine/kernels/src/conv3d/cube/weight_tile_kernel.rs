@@ -216,7 +216,6 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
                         &inputs,
                         by_at,
                         width_in,
-                        EDGE,
                         &products,
                         tile.rows,
                         tile.columns,
@@ -227,11 +226,11 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
                 let mut values = Array::<f32>::new(SUMS);
                 for deep in 0..comptime!(depth / shares) {
                     let deep = deep * shares + share;
-                    bring_out(&gradients, deep * width + down * SUMS, 0usize, &mut slopes, 0usize, SUMS, SUMS, quads);
+                    bring_out(&gradients, deep * width + down * SUMS, 0usize, &mut slopes, SUMS, SUMS, quads);
                     #[unroll]
                     for tap in 0..taps {
                         let at = deep * width_in + side * SUMS;
-                        bring_out(&inputs, at, comptime!(tap * n), &mut values, 0usize, SUMS, SUMS, quads);
+                        bring_out(&inputs, at, comptime!(tap * n), &mut values, SUMS, SUMS, quads);
                         #[unroll]
                         for j in 0..SUMS {
                             #[unroll]
