@@ -91,11 +91,20 @@ pub fn folder(glibc: Option<&str>, release: &Release) -> Outcome<PathBuf> {
     }
 }
 
-/// Builds the program; with a glibc by `cargo zigbuild`, whose linker knows the symbols of old ones.
+/// How a release is built beyond the usual build, which is of many pieces: of one piece the program is an eighth smaller,
+/// for five minutes more. LLVM then optimizes all crates as the last one says, which is `hearth-apps`.
+const ONE_PIECE: [&str; 3] =
+    ["profile.release.lto='fat'", "profile.release.package.hearth-apps.opt-level=3", "profile.release.debug=0"];
+
+/// Builds the program; with a glibc by `cargo zigbuild`, whose linker knows the symbols of old ones, and of one piece.
 pub fn build(features: Features, glibc: Option<&str>, release: &Release) -> Outcome {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     match glibc {
-        Some(version) => command.arg("zigbuild").arg("--target").arg(format!("{}.{version}", release.target)),
+        Some(version) => command
+            .arg("zigbuild")
+            .arg("--target")
+            .arg(format!("{}.{version}", release.target))
+            .args(ONE_PIECE.iter().flat_map(|option| ["--config", option])),
         None => command.arg("build"),
     };
     command.args(["--release", "--locked", "--package", "hearth-apps"]);

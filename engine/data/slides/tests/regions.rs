@@ -3,10 +3,12 @@
 mod common;
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use common::{PageSpec, Storage, Values, page_of, tiff, value};
-use hearth_slides::{Background, Resolution, Slide, SlideError, SlideOptions, TileCache};
+use hearth_slides::{Background, Color, Resolution, SampleType, Slide, SlideError, SlideOptions, TileCache};
 use proptest::prelude::*;
+use serde_json::Value;
 
 /// A smooth picture: the value at a position of level 0, in units of its pixels.
 fn shade(x: f64, y: f64, c: usize) -> f64 {
@@ -343,6 +345,41 @@ fn channels_do_not_weigh_each_other() {
     let slide = open(tiff(&[page.with(338, Values::Short(vec![2]))]));
     let pixel = slide.read_at((0.0, 0.0), Resolution::Downsample(2.0), (10, 5)).expect("a region").pixel(5, 2);
     assert!(pixel[0] >= 254.0 && pixel[1] <= 1.0 && (pixel[3] - 127.5).abs() <= 1.0, "{pixel:?}");
+}
+
+/// `recorded/reductions.py`: all types of samples, any number of channels, an opacity, edges, magnification.
+#[test]
+fn regions_are_reduced_as_pillow_does() {
+    let recorded: Value = serde_json::from_str(include_str!("recorded/reductions.json")).expect("JSON");
+    for case in recorded["cases"].as_array().expect("cases") {
+        let name = case["file"].as_str().expect("a name");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name);
+        let of = |key: &str| serde_json::from_value(case[key].clone()).expect("numbers");
+        let (location, size): ((f64, f64), (f64, f64)) = (of("location"), of("size"));
+        let size = (size.0 as usize, size.1 as usize);
+        let scale = case["scale"].as_f64().expect("a number");
+        let slide = Slide::open(&path).expect("a slide");
+        let got = slide.read_at(location, Resolution::Downsample(scale), size).expect("a region");
+        // Pillow rounds rows to whole numbers before it adds up columns. It has 32-bit floats alone.
+        let near = match got.samples.kind() {
+            SampleType::U8 | SampleType::I32 => 1.0,
+            SampleType::I8 | SampleType::U16 => 0.52,
+            SampleType::U32 => 2.0,
+            _ => 0.05,
+        };
+        for (y, row) in case["rows"].as_array().expect("rows").iter().enumerate() {
+            let wanted: Vec<f64> =
+                row.as_str().expect("text").split(' ').map(|number| number.parse().expect("a number")).collect();
+            assert_eq!(wanted.len(), size.0 * got.channels, "{name}");
+            for (x, wanted) in wanted.chunks_exact(got.channels).enumerate() {
+                // It also rounds the opacity and products with it.
+                let near = if got.color == Color::Rgba { near + 510.0 / wanted[3].max(1.0) } else { near };
+                for (got, wanted) in got.pixel(x, y).into_iter().zip(wanted) {
+                    assert!((got - wanted).abs() <= near, "{name}, {scale}, {x}, {y}: {got}, Pillow says {wanted}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -179,7 +179,14 @@ fn softmax(row: &mut [f32]) {
                     *most = if *value > *most { *value } else { *most };
                 }
             }
-            most.iter().chain(rest).fold(f32::NEG_INFINITY, |most, value| most.max(*value))
+            let mut largest = f32::NEG_INFINITY;
+            for value in most {
+                largest = largest.max(value);
+            }
+            for value in rest {
+                largest = largest.max(*value);
+            }
+            largest
         },
     );
     let inverse = 1.0 / math::exp_less(row, most);

@@ -40,6 +40,7 @@ impl AxisTaps {
 ///
 /// Reference: R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans.
 /// ASSP 29, 1981.
+#[inline(always)]
 pub(crate) fn cubic_weights(t: f64) -> [f64; 4] {
     const A: f64 = -0.75;
     let near = |x: f64| ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;

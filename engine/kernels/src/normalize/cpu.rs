@@ -404,10 +404,16 @@ impl Plane {
                             lanes[2][i] += c;
                         }
                     }
-                    let mut part: [f64; 3] = each(|i| lanes[i].iter().map(|lane| f64::from(*lane)).sum());
+                    let mut part = [0.0_f64; 3];
+                    for (sum, lanes) in part.iter_mut().zip(lanes) {
+                        for lane in lanes {
+                            *sum += f64::from(lane);
+                        }
+                    }
                     for (x, dy) in rest {
-                        let terms = self.terms(*x, *dy);
-                        part.iter_mut().zip(terms).for_each(|(sum, term)| *sum += f64::from(term));
+                        for (sum, term) in part.iter_mut().zip(self.terms(*x, *dy)) {
+                            *sum += f64::from(term);
+                        }
                     }
                     part
                 },

@@ -116,7 +116,8 @@ fn block(image: &[f32], [ny, nz]: [usize; 2], axes: &[Axis; 3], task: Task, scra
     let index = &ys.table.lists().0[rows.start * taps..rows.end * taps];
     let (low, span) = reach(index);
     let (left, width) = (zs.low as usize, zs.span);
-    let row_of = |plane: u32, y: usize| &image[(plane as usize * ny + y) * nz + left..][..width];
+    let row_of = #[inline(always)]
+    |plane: u32, y: usize| &image[(plane as usize * ny + y) * nz + left..][..width];
     let (plane, stride, top, left) = match plain(weights) {
         Some(t) => (&image[planes[t] as usize * ny * nz..][..ny * nz], nz, 0, left),
         None => {
@@ -125,12 +126,18 @@ fn block(image: &[f32], [ny, nz]: [usize; 2], axes: &[Axis; 3], task: Task, scra
             index.iter().for_each(|y| scratch.needed[(*y - low) as usize] = true);
             scratch.plane.resize(span * width, 0.0);
             for (i, target) in scratch.plane.chunks_exact_mut(width).enumerate().filter(|(i, _)| scratch.needed[*i]) {
-                mix(|t| row_of(planes[t], low as usize + i), weights, target);
+                mix(
+                    #[inline(always)]
+                    |t| row_of(planes[t], low as usize + i),
+                    weights,
+                    target,
+                );
             }
             (&scratch.plane[..], width, low as usize, 0)
         }
     };
-    let row_of = |y: u32| &plane[(y as usize - top) * stride + left..][..width];
+    let row_of = #[inline(always)]
+    |y: u32| &plane[(y as usize - top) * stride + left..][..width];
     scratch.line.resize(width, 0.0);
     for (y, target) in rows.zip(out.chunks_exact_mut(zs.table.len())) {
         let (rows, weights) = ys.table.of(y);
@@ -138,7 +145,12 @@ fn block(image: &[f32], [ny, nz]: [usize; 2], axes: &[Axis; 3], task: Task, scra
             Some(t) => row_of(rows[t]),
             None if weights.iter().all(|w| *w == 0.0) => continue,
             None => {
-                mix(|t| row_of(rows[t]), weights, &mut scratch.line);
+                mix(
+                    #[inline(always)]
+                    |t| row_of(rows[t]),
+                    weights,
+                    &mut scratch.line,
+                );
                 &scratch.line
             }
         };

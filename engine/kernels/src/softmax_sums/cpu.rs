@@ -66,7 +66,8 @@ impl Softmax {
     /// Fills both for the positions `at..at + count` of an item.
     fn compute(&mut self, item: &[f32], shape: &Shape, at: usize, count: usize) {
         let (step, classes) = (self.step, shape.classes);
-        let logits = |c: usize| &item[c * shape.volume + at..][..count];
+        let logits = #[inline(always)]
+        |c: usize| &item[c * shape.volume + at..][..count];
         let largest = &mut self.log[..count];
         widest(
             #[inline(always)]
@@ -161,7 +162,8 @@ fn truncate(whole: &mut [f32], labels: &[f32]) {
 
 /// The sums of one class over some positions, whose labels are whole.
 fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squared: bool) -> [f64; OF_P] {
-    let term = move |p: f32, label: f32, logit: f32, log: f32| {
+    let term = #[inline(always)]
+    move |p: f32, label: f32, logit: f32, log: f32| {
         let hit = if label == class { 1.0 } else { 0.0 };
         let entropy = if label == class { log - logit } else { 0.0 };
         [p * hit, if squared { p * p } else { p }, hit, entropy]
@@ -181,10 +183,16 @@ fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squar
                     }
                 }
             }
-            let mut sums: [f64; OF_P] = each(|i| lanes[i].iter().map(|v| f64::from(*v)).sum());
+            let mut sums = [0.0_f64; OF_P];
+            for (sum, lanes) in sums.iter_mut().zip(lanes) {
+                for lane in lanes {
+                    *sum += f64::from(lane);
+                }
+            }
             for at in whole..p.len() {
-                let terms = term(p[at], labels[at], logits[at], log[at]);
-                sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += f64::from(term));
+                for (sum, term) in sums.iter_mut().zip(term(p[at], labels[at], logits[at], log[at])) {
+                    *sum += f64::from(term);
+                }
             }
             sums
         },

@@ -9,6 +9,7 @@ mod ome;
 mod openslide;
 mod philips;
 mod pixels;
+mod reduce;
 mod resolution;
 mod scaled;
 

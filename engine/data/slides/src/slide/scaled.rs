@@ -1,12 +1,10 @@
 //! Regions at any resolution: read from the next finer level and reduced.
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
-
+use super::reduce::{Reduction, Stretch};
 use super::{Resolution, Slide};
 use crate::error::{Fault, SlideError};
 use crate::limits::checked_bytes;
-use crate::raster::{Color, Raster, SampleType, Samples};
+use crate::raster::{Color, Raster, Samples};
 
 /// A level this close (relatively) to the requested resolution is read unchanged.
 const SAME: f64 = 0.01;
@@ -23,9 +21,7 @@ impl Slide {
     /// `BILINEAR`); beyond level 0 it is magnified. Neighbouring regions match at their borders.
     ///
     /// # Errors
-    /// As [`read_region`](Self::read_region); also where the slide does not state its resolution,
-    /// or has samples other than u8, u16, i32 and f32 or more than four channels and must be
-    /// reduced.
+    /// As [`read_region`](Self::read_region); also where the slide does not state its resolution.
     pub fn read_at(
         &self,
         location: (f64, f64),
@@ -74,62 +70,23 @@ impl Slide {
         let fault = |fault: Fault| fault.of(self.path());
         let nothing = self.read_region(level, 0, 0, 0, 0)?;
         let kind = nothing.samples.kind();
-        let pixel = pixel_type(kind, nothing.channels).ok_or_else(|| {
-            let what = format!(
-                "{} samples in {} channels cannot be reduced; read a level instead",
-                kind.name(),
-                nothing.channels
-            );
-            fault(Fault::Unsupported(what))
-        })?;
         let sizes = [width, height, nothing.channels, kind.bytes()].map(|n| n as u64);
         checked_bytes("the region", &sizes, self.inner.limits.image_bytes).map_err(fault)?;
         let mut out = Samples::zeros(kind, width * height * nothing.channels);
-        let pixel_bytes = nothing.channels * kind.bytes();
-        let mut resizer = Resizer::new();
+        // Opacity alone weighs other channels: black of CMYK and unspecified ones do not.
+        let opacity = matches!(nothing.color, Color::GrayAlpha | Color::Rgba);
         for top in (0..height).step_by(y.block()) {
             for left in (0..width).step_by(x.block()) {
                 let (w, h) = (x.block().min(width - left), y.block().min(height - top));
-                let (columns, rows) = (x.source(left, w), y.source(top, h));
-                let read = self.read_region(level, columns.first, rows.first, columns.len, rows.len)?;
-                // Opacity alone weighs other channels: black of CMYK and unspecified ones do not.
-                let options = ResizeOptions::new()
-                    .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
-                    .use_alpha(matches!(nothing.color, Color::GrayAlpha | Color::Rgba))
-                    .crop(columns.start, rows.start, columns.span, rows.span);
-                let mut block = Image::new(w as u32, h as u32, pixel);
-                ImageRef::new(columns.len as u32, rows.len as u32, read.samples.as_bytes(), pixel)
-                    .map_err(|error| error.to_string())
-                    .and_then(|from| resizer.resize(&from, &mut block, &options).map_err(|error| error.to_string()))
-                    .map_err(|error| fault(Fault::Unsupported(format!("reducing a region: {error}"))))?;
-                let bytes = out.as_bytes_mut();
-                for (row, line) in block.buffer().chunks_exact(w * pixel_bytes).enumerate() {
-                    let at = ((top + row) * width + left) * pixel_bytes;
-                    bytes[at..at + line.len()].copy_from_slice(line);
-                }
+                let ((from_x, columns), (from_y, rows)) = (x.source(left, w), y.source(top, h));
+                let read = self.read_region(level, from_x, from_y, columns.len, rows.len)?;
+                let reduction = Reduction { columns, rows, channels: nothing.channels, opacity };
+                let first = (top * width + left) * nothing.channels;
+                reduction.run(&read.samples, &mut out, first, width * nothing.channels);
             }
         }
         Ok(Raster { width, height, samples: out, ..nothing })
     }
-}
-
-fn pixel_type(kind: SampleType, channels: usize) -> Option<PixelType> {
-    Some(match (kind, channels) {
-        (SampleType::U8, 1) => PixelType::U8,
-        (SampleType::U8, 2) => PixelType::U8x2,
-        (SampleType::U8, 3) => PixelType::U8x3,
-        (SampleType::U8, 4) => PixelType::U8x4,
-        (SampleType::U16, 1) => PixelType::U16,
-        (SampleType::U16, 2) => PixelType::U16x2,
-        (SampleType::U16, 3) => PixelType::U16x3,
-        (SampleType::U16, 4) => PixelType::U16x4,
-        (SampleType::I32, 1) => PixelType::I32,
-        (SampleType::F32, 1) => PixelType::F32,
-        (SampleType::F32, 2) => PixelType::F32x2,
-        (SampleType::F32, 3) => PixelType::F32x3,
-        (SampleType::F32, 4) => PixelType::F32x4,
-        _ => return None,
-    })
 }
 
 /// One axis of a reduction, in pixels of the source level.
@@ -142,16 +99,6 @@ struct Axis {
     len: usize,
 }
 
-/// Source pixels that a run of pixels needs.
-struct Span {
-    /// The first one to read, and how many.
-    first: i64,
-    len: usize,
-    /// The start of the run among them.
-    start: f64,
-    span: f64,
-}
-
 impl Axis {
     fn new(origin: f64, step: f64, len: usize) -> Self {
         Axis { origin, step, len }
@@ -162,7 +109,8 @@ impl Axis {
         ((BLOCK / self.step) as usize).max(1)
     }
 
-    fn source(&self, from: usize, count: usize) -> Span {
+    /// The first pixel to read for a run of pixels, and what becomes of those from there on.
+    fn source(&self, from: usize, count: usize) -> (i64, Stretch) {
         let (start, end) = (self.origin + from as f64 * self.step, self.origin + (from + count) as f64 * self.step);
         // The filter reaches one pixel of the result to both sides, or of the source where that is
         // larger.
@@ -178,6 +126,6 @@ impl Axis {
         }
         let len = (last - first).max(1) as usize;
         let start = start - first as f64;
-        Span { first, len, start, span: (count as f64 * self.step).min(len as f64 - start) }
+        (first, Stretch { start, span: (count as f64 * self.step).min(len as f64 - start), len, count })
     }
 }

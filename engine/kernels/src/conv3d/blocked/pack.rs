@@ -224,8 +224,12 @@ impl Halves {
         let (both, after) = source.split_at(2 * pairs);
         in_halves(both, even, odd);
         // The last value may have no neighbour.
-        even_rest.iter_mut().zip(after.iter().step_by(2)).for_each(|(to, value)| *to = *value);
-        odd_rest.iter_mut().zip(after.iter().skip(1).step_by(2)).for_each(|(to, value)| *to = *value);
+        for (to, value) in even_rest.iter_mut().zip(after.iter().step_by(2)) {
+            *to = *value;
+        }
+        for (to, value) in odd_rest.iter_mut().zip(after.iter().skip(1).step_by(2)) {
+            *to = *value;
+        }
     }
 }
 
@@ -296,6 +300,10 @@ fn pack_row(target: &mut [f32], source: &[f32], stride: usize, RowPhase { valid,
                 *last = *value;
             }
         }
-        stride => target.iter_mut().zip(source.iter().step_by(stride)).for_each(|(to, value)| *to = *value),
+        stride => {
+            for (to, value) in target.iter_mut().zip(source.iter().step_by(stride)) {
+                *to = *value;
+            }
+        }
     }
 }

@@ -23,6 +23,7 @@ pub struct SourceAxis {
 
 impl SourceAxis {
     /// The positions of a phase that lie within the tensor, of those below `end`.
+    #[inline(always)]
     pub fn valid(&self, phase: usize, end: usize) -> std::ops::Range<usize> {
         let residue = self.phases[phase];
         let first = self.padding.saturating_sub(residue).div_ceil(self.stride);

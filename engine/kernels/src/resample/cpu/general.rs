@@ -384,7 +384,14 @@ pub(super) fn by_grid<const T: usize>(
 
 #[inline(always)]
 fn run<const T: usize, const FLAT: bool>(image: &Volume, axes: [&[f32]; 3], out: &mut [f32]) {
-    let inside = |at: [f64; 3]| (usize::from(FLAT)..3).all(|axis| image.is_inside(axis, at[axis]));
+    let inside = #[inline(always)]
+    |at: [f64; 3]| {
+        let mut inside = true;
+        for axis in usize::from(FLAT)..3 {
+            inside &= image.is_inside(axis, at[axis]);
+        }
+        inside
+    };
     let at = |i: usize| each(|axis| f64::from(axes[axis][i]));
     for first in (0..out.len()).step_by(LANES) {
         let last = (first + LANES).min(out.len());
