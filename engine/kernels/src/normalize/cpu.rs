@@ -14,7 +14,7 @@ use crate::flex::{floats, with};
 use crate::moments::Moments;
 use crate::precision::{Precision, by_precision, filled, read, tensor, with_values, write};
 use crate::ranges::kernel;
-use crate::simd::{each, widest};
+use crate::simd::widest;
 
 /// Values summed in f32 before they are added to a sum in f64.
 const RUN: usize = 2048;

@@ -116,8 +116,6 @@ fn block(image: &[f32], [ny, nz]: [usize; 2], axes: &[Axis; 3], task: Task, scra
     let index = &ys.table.lists().0[rows.start * taps..rows.end * taps];
     let (low, span) = reach(index);
     let (left, width) = (zs.low as usize, zs.span);
-    let row_of = #[inline(always)]
-    |plane: u32, y: usize| &image[(plane as usize * ny + y) * nz + left..][..width];
     let (plane, stride, top, left) = match plain(weights) {
         Some(t) => (&image[planes[t] as usize * ny * nz..][..ny * nz], nz, 0, left),
         None => {
@@ -128,7 +126,7 @@ fn block(image: &[f32], [ny, nz]: [usize; 2], axes: &[Axis; 3], task: Task, scra
             for (i, target) in scratch.plane.chunks_exact_mut(width).enumerate().filter(|(i, _)| scratch.needed[*i]) {
                 mix(
                     #[inline(always)]
-                    |t| row_of(planes[t], low as usize + i),
+                    |t| &image[(planes[t] as usize * ny + low as usize + i) * nz + left..][..width],
                     weights,
                     target,
                 );
@@ -136,8 +134,7 @@ fn block(image: &[f32], [ny, nz]: [usize; 2], axes: &[Axis; 3], task: Task, scra
             (&scratch.plane[..], width, low as usize, 0)
         }
     };
-    let row_of = #[inline(always)]
-    |y: u32| &plane[(y as usize - top) * stride + left..][..width];
+    let row_of = |y: u32| &plane[(y as usize - top) * stride + left..][..width];
     scratch.line.resize(width, 0.0);
     for (y, target) in rows.zip(out.chunks_exact_mut(zs.table.len())) {
         let (rows, weights) = ys.table.of(y);
@@ -147,7 +144,7 @@ fn block(image: &[f32], [ny, nz]: [usize; 2], axes: &[Axis; 3], task: Task, scra
             None => {
                 mix(
                     #[inline(always)]
-                    |t| row_of(rows[t]),
+                    |t| &plane[(rows[t] as usize - top) * stride + left..][..width],
                     weights,
                     &mut scratch.line,
                 );

@@ -66,21 +66,19 @@ impl Softmax {
     /// Fills both for the positions `at..at + count` of an item.
     fn compute(&mut self, item: &[f32], shape: &Shape, at: usize, count: usize) {
         let (step, classes) = (self.step, shape.classes);
-        let logits = #[inline(always)]
-        |c: usize| &item[c * shape.volume + at..][..count];
         let largest = &mut self.log[..count];
         widest(
             #[inline(always)]
             || {
-                largest.copy_from_slice(logits(0));
+                largest.copy_from_slice(&item[at..][..count]);
                 for c in 1..classes {
-                    for (most, value) in largest.iter_mut().zip(logits(c)) {
+                    for (most, value) in largest.iter_mut().zip(&item[c * shape.volume + at..][..count]) {
                         *most = if *value > *most { *value } else { *most };
                     }
                 }
                 for c in 0..classes {
                     let p = &mut self.p[c * step..][..count];
-                    for ((p, value), most) in p.iter_mut().zip(logits(c)).zip(&*largest) {
+                    for ((p, value), most) in p.iter_mut().zip(&item[c * shape.volume + at..][..count]).zip(&*largest) {
                         *p = value - most;
                     }
                 }
@@ -160,14 +158,16 @@ fn truncate(whole: &mut [f32], labels: &[f32]) {
     );
 }
 
+/// What one position adds to the sums of a class.
+#[inline(always)]
+fn terms_of(p: f32, is_class: bool, squared: bool, logit: f32, log: f32) -> [f32; OF_P] {
+    let hit = if is_class { 1.0 } else { 0.0 };
+    let entropy = if is_class { log - logit } else { 0.0 };
+    [p * hit, if squared { p * p } else { p }, hit, entropy]
+}
+
 /// The sums of one class over some positions, whose labels are whole.
 fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squared: bool) -> [f64; OF_P] {
-    let term = #[inline(always)]
-    move |p: f32, label: f32, logit: f32, log: f32| {
-        let hit = if label == class { 1.0 } else { 0.0 };
-        let entropy = if label == class { log - logit } else { 0.0 };
-        [p * hit, if squared { p * p } else { p }, hit, entropy]
-    };
     widest(
         #[inline(always)]
         move || {
@@ -177,7 +177,7 @@ fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squar
                 let of = |values: &[f32]| -> [f32; LANES] { each(|i| values[at + i]) };
                 let (p, labels, logits, log) = (of(p), of(labels), of(logits), of(log));
                 for i in 0..LANES {
-                    let terms = term(p[i], labels[i], logits[i], log[i]);
+                    let terms = terms_of(p[i], labels[i] == class, squared, logits[i], log[i]);
                     for (lane, term) in lanes.iter_mut().zip(terms) {
                         lane[i] += term;
                     }
@@ -190,7 +190,9 @@ fn add(p: &[f32], labels: &[f32], logits: &[f32], log: &[f32], class: f32, squar
                 }
             }
             for at in whole..p.len() {
-                for (sum, term) in sums.iter_mut().zip(term(p[at], labels[at], logits[at], log[at])) {
+                for (sum, term) in
+                    sums.iter_mut().zip(terms_of(p[at], labels[at] == class, squared, logits[at], log[at]))
+                {
                     *sum += f64::from(term);
                 }
             }

@@ -36,6 +36,16 @@ impl<'a> Volume<'a> {
         c >= self.low[axis] && c < self.high[axis]
     }
 
+    /// Whether all taps of a position lie within the image.
+    #[inline(always)]
+    fn holds<const FLAT: bool>(&self, at: [f64; 3]) -> bool {
+        let mut inside = true;
+        for (axis, c) in at.into_iter().enumerate().skip(usize::from(FLAT)) {
+            inside &= self.is_inside(axis, c);
+        }
+        inside
+    }
+
     /// The value at any coordinate.
     #[inline(always)]
     fn anywhere<const T: usize, const FLAT: bool>(&self, at: [f64; 3]) -> f32 {
@@ -384,18 +394,10 @@ pub(super) fn by_grid<const T: usize>(
 
 #[inline(always)]
 fn run<const T: usize, const FLAT: bool>(image: &Volume, axes: [&[f32]; 3], out: &mut [f32]) {
-    let inside = #[inline(always)]
-    |at: [f64; 3]| {
-        let mut inside = true;
-        for axis in usize::from(FLAT)..3 {
-            inside &= image.is_inside(axis, at[axis]);
-        }
-        inside
-    };
     let at = |i: usize| each(|axis| f64::from(axes[axis][i]));
     for first in (0..out.len()).step_by(LANES) {
         let last = (first + LANES).min(out.len());
-        let lanes = image.has_lanes::<T>() && (first..last).all(|i| inside(at(i)));
+        let lanes = image.has_lanes::<T>() && (first..last).all(|i| image.holds::<FLAT>(at(i)));
         if let (true, Some(out)) = (lanes, out[first..last].first_chunk_mut::<LANES>()) {
             // SAFETY: checked above.
             unsafe { image.inside_lanes::<T, FLAT>(|axis, lane| f64::from(axes[axis][first + lane]), out) };
@@ -403,7 +405,7 @@ fn run<const T: usize, const FLAT: bool>(image: &Volume, axes: [&[f32]; 3], out:
         }
         for (i, value) in (first..last).zip(&mut out[first..last]) {
             let at = at(i);
-            *value = if inside(at) {
+            *value = if image.holds::<FLAT>(at) {
                 // SAFETY: checked above.
                 unsafe { image.inside::<T, FLAT>(at) }
             } else {
