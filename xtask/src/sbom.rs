@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 
 use crate::build::Release;
 use crate::crates::{Crate, Crates};
+use crate::root;
 
 /// The document. It is the same whenever it is made of the same crates at the same time.
 pub fn document(crates: &Crates, release: &Release) -> Value {
@@ -64,6 +65,11 @@ fn component(one: &Crate, kind: &str) -> Value {
         component.insert("licenses".into(), json!([{ "expression": licence.replace('/', " OR ") }]));
     }
     component.insert("purl".into(), reference(one).into());
+    if one.folder.starts_with(root().join("third_party")) {
+        let published = json!({ "type": kind, "name": one.name, "version": one.version, "purl": reference(one) });
+        let notes = "changed as third_party/README.md of this program's repository says";
+        component.insert("pedigree".into(), json!({ "ancestors": [published], "notes": notes }));
+    }
     if let Some(repository) = &one.repository {
         component.insert("externalReferences".into(), json!([{ "type": "vcs", "url": repository }]));
     }
@@ -134,6 +140,9 @@ mod tests {
             "purl": "pkg:cargo/part@1.0.0", "externalReferences": [{ "type": "vcs", "url": "https://example.org" }],
         }]);
         assert_eq!(document["components"], expected);
+        let mut patched = one("part", None, &[]);
+        patched.folder = root().join("third_party/part");
+        assert_eq!(component(&patched, "library")["pedigree"]["ancestors"][0]["purl"], "pkg:cargo/part@1.0.0");
         let edge = json!({ "ref": "pkg:cargo/app@1.0.0", "dependsOn": ["pkg:cargo/part@1.0.0"] });
         assert_eq!(document["dependencies"][0], edge);
         let serial = document["serialNumber"].as_str().unwrap();

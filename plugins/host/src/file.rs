@@ -111,7 +111,9 @@ impl Identity {
             name: text(40, 64)?,
             version: text(104, 32)?,
             description: text(136, 192)?,
-            module: text(328, 96)?,
+            // The mark also stands where code compares with it, and what lies behind it there is no record.
+            module: text(328, 96)
+                .filter(|module| !module.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER))?,
             sdk: text(424, 32)?,
             rustc: text(456, 64)?,
             target: text(520, 64)?,

@@ -171,6 +171,25 @@ fn two_plugins_can_be_linked_into_one_library() {
     assert!(text.contains("several plugins") && text.contains("hearth_stats"), "{text}");
 }
 
+/// As in a program that looks for plugins itself.
+#[test]
+fn a_mark_without_a_record_is_no_plugin() {
+    let mut bytes = std::fs::read(fixture("on_another")).expect("a library");
+    bytes.resize(bytes.len().next_multiple_of(16), 0);
+    let mut code = [1; 1024];
+    code[..16].copy_from_slice(&MAGIC);
+    // Where the texts of a record would end.
+    for end in [103, 135, 327, 423, 455, 519, 583] {
+        code[end] = 0;
+    }
+    bytes.extend(code);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("renamed.so");
+    std::fs::write(&path, bytes).expect("a copy");
+    let text = inspect(&path).expect_err("two identities").to_string();
+    assert!(text.contains("hearth_stats") && !text.contains(char::is_control), "{text}");
+}
+
 /// This program as the child that loads a plugin.
 fn this_program() -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a test program has a path"));
