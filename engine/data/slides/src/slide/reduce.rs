@@ -95,6 +95,7 @@ impl Sum for f64 {
 /// A value of an image.
 trait Sample: Copy {
     type Sum: Sum + PartialOrd;
+    /// Every value is finite.
     const IS_INTEGER: bool;
     fn widen(self) -> Self::Sum;
     /// Rounded, and no further than the type goes.
