@@ -27,6 +27,8 @@ pub fn run(args: &Args) -> Outcome {
         let memory = device.memory.map_or_else(String::new, |memory| format!(", {}", bytes(memory)));
         if device.available {
             out!("{}{pad}  {}{memory}", bold(&device.word), device.name);
+        } else if let Some(missing) = device.missing {
+            out!("{}{pad}  {}{memory}: cannot be used. {missing}", bold(&device.word), device.name);
         } else if device.compiled_in {
             out!("{}", dim(&format!("{}{pad}  {}: none found on this machine", device.word, device.name)));
         } else {

@@ -105,7 +105,7 @@ fn folds_in(folder: &Path) -> Vec<PathBuf> {
         .filter(|path| path.join("recipe.toml").is_file())
         .filter_map(|path| Some((number(&path)?, path)))
         .collect();
-    folds.sort();
+    folds.sort_unstable();
     folds.into_iter().map(|(_, path)| path).collect()
 }
 

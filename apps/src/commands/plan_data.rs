@@ -55,7 +55,7 @@ fn data_sets(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let entries = entries.filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
     let mut sets: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| is_set(path)).collect();
-    sets.sort();
+    sets.sort_unstable();
     sets
 }
 

@@ -150,7 +150,7 @@ fn slides(given: &Path) -> Outcome<Vec<PathBuf>> {
     // The bytes before a DICOM header may make a file a TIFF as well.
     dicom.retain(|path| !found.contains(path));
     found.extend(dicom);
-    found.sort();
+    found.sort_unstable();
     if found.is_empty() {
         return Err(Failure::new(format!("{} has no slides ({}, DICOM)", given.display(), ENDINGS.join(", "))));
     }

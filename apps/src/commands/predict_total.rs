@@ -103,7 +103,7 @@ fn images(given: &[PathBuf]) -> Outcome<Vec<(PathBuf, String)>> {
         let entries = std::fs::read_dir(path).while_doing(|| format!("cannot read the folder {}", path.display()))?;
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         files.retain(|file| file.is_file() && !is_record(file) && !written_by(file, COMMAND));
-        files.sort();
+        files.sort_unstable();
         let files: Vec<(PathBuf, String)> =
             files.into_iter().filter_map(|file| named(&file).map(|name| (file, name))).collect();
         if files.is_empty() {

@@ -196,7 +196,7 @@ fn images(cases: &[CaseReport]) {
     for axis in 0..axes {
         let of = |get: &dyn Fn(&quality::Inspection) -> Option<f64>| -> Vec<f64> {
             let mut values: Vec<f64> = images.iter().filter_map(|image| get(image)).collect();
-            values.sort_by(f64::total_cmp);
+            values.sort_unstable_by(f64::total_cmp);
             values
         };
         let voxels = of(&|image| image.shape.get(axis).map(|n| *n as f64));

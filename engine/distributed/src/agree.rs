@@ -40,7 +40,7 @@ pub fn agree(ranks: &dyn Communicator, facts: &Facts, at: &At) -> Result<(), Agr
 pub(crate) fn differences(all: &[Facts], hosts: &[Arc<str>]) -> String {
     let mut differences = String::new();
     let mut names: Vec<&String> = all.iter().flat_map(Facts::keys).collect();
-    names.sort();
+    names.sort_unstable();
     names.dedup();
     for name in names {
         let values: Vec<Option<&str>> = all.iter().map(|facts| facts.get(name).map(String::as_str)).collect();

@@ -328,6 +328,6 @@ fn import<N: Network>(net: N, bytes: &[u8], from: &str) -> Result<(N, Report), W
     let net = net.map(&mut import);
     let Import { seen, mut report, .. } = import;
     report.unexpected = file.names().into_iter().filter(|name| !seen.contains(*name)).map(str::to_owned).collect();
-    report.unexpected.sort();
+    report.unexpected.sort_unstable();
     Ok((net, report))
 }

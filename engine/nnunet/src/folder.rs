@@ -90,7 +90,7 @@ fn folds(path: &Path) -> Vec<String> {
 
 fn checkpoints(path: &Path) -> Vec<String> {
     let mut found: Vec<String> = names(path).filter(|name| name.ends_with(".pth")).collect();
-    found.sort();
+    found.sort_unstable();
     found
 }
 

@@ -220,7 +220,7 @@ impl ModelStore {
         let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
         let mut names: Vec<String> = names.filter(|name| self.root.join(name).join(MANIFEST).is_file()).collect();
         names.retain(|name| !name.starts_with('.'));
-        names.sort();
+        names.sort_unstable();
         names.iter().map(|name| self.get(name)).collect()
     }
 
@@ -411,7 +411,7 @@ fn licences(root: &Path, found: &[(PathBuf, PathBuf, u64)]) -> Vec<String> {
             out.extend(said.map(|said| format!("{}: {said}", slashes(path))));
         }
     }
-    out.sort();
+    out.sort_unstable();
     out.dedup();
     out
 }

@@ -16,6 +16,13 @@ pub struct Registry<T: Kind + ?Sized> {
     entries: Vec<&'static Entry<T>>,
 }
 
+/// The places of names in their order. For all kinds at once: sorting takes 6 kB of code for each type.
+fn alphabetical(names: &[&str]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..names.len()).collect();
+    places.sort_by_cached_key(|place| (names[*place].to_lowercase(), names[*place]));
+    places
+}
+
 impl<T: Kind + ?Sized> Default for Registry<T> {
     fn default() -> Self {
         Self::new()
@@ -27,9 +34,9 @@ impl<T: Kind + ?Sized> Registry<T> {
     pub fn new() -> Self {
         let mine = |found: &&Registration| found.kind == TypeId::of::<T>();
         let all = inventory::iter::<Registration>().filter(mine);
-        let mut entries: Vec<&'static Entry<T>> = all.filter_map(|found| found.entry.downcast_ref()).collect();
-        entries.sort_by_key(|entry| (entry.name.to_lowercase(), entry.name));
-        Self { entries }
+        let found: Vec<&'static Entry<T>> = all.filter_map(|found| found.entry.downcast_ref()).collect();
+        let names: Vec<&str> = found.iter().map(|entry| entry.name).collect();
+        Self { entries: alphabetical(&names).into_iter().map(|place| found[place]).collect() }
     }
 
     /// The entries.

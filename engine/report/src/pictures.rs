@@ -61,7 +61,7 @@ pub struct Embedded {
 pub fn overlays_in(folder: &Path, run: usize) -> Result<Vec<Overlay>, ReportError> {
     let mut files = Vec::new();
     walk(folder, &mut files)?;
-    files.sort();
+    files.sort_unstable();
     let read = |path: &std::path::PathBuf| {
         let inner = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().replace('\\', "/");
         let case = inner.strip_suffix(END).unwrap_or(&inner).to_owned();

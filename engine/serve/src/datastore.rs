@@ -249,7 +249,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
         other => other?,
     };
     let mut all = listed.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
-    all.sort();
+    all.sort_unstable();
     Ok(all)
 }
 

@@ -165,8 +165,18 @@ pub struct DeviceInfo {
     pub compiled_in: bool,
     /// Whether `--device WORD` works here and now.
     pub available: bool,
+    /// What a device that is there cannot be used without, and what brings it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// Memory in bytes, where the runtime reports it.
     pub memory: Option<u64>,
+}
+
+impl DeviceInfo {
+    /// Whether the machine has it, whether or not it can be used.
+    pub fn is_here(&self) -> bool {
+        self.available || self.missing.is_some()
+    }
 }
 
 /// The device for this value, without autodiff. See the [module's documentation](self).
@@ -211,16 +221,15 @@ pub fn parse_for_rank(word: &str, local_rank: usize) -> Result<Device, DeviceErr
     Ok(device)
 }
 
-/// An error where kernels for a runtime's devices could not be compiled.
+/// Why kernels for a runtime's devices could not be compiled.
+fn missing(runtime: &Runtime) -> Option<String> {
+    if runtime.word == "cuda" { libdevice().err() } else { None }
+}
+
+/// An error where something is missing.
 fn complete(asked: &str, runtime: &Runtime) -> Result<(), DeviceError> {
-    if runtime.word != "cuda" {
-        return Ok(());
-    }
-    libdevice().map(drop).map_err(|missing| {
-        let all = available();
-        let others: Vec<_> = all.split(", ").filter(|word| !word.starts_with(runtime.word)).collect();
-        DeviceError::Toolkit { word: asked.into(), missing, available: others.join(", ") }
-    })
+    let error = |missing| DeviceError::Toolkit { word: asked.into(), missing, available: available() };
+    missing(runtime).map_or(Ok(()), |missing| Err(error(missing)))
 }
 
 /// Which of so many devices is that of a rank.
@@ -259,9 +268,12 @@ pub fn list() -> Vec<DeviceInfo> {
                 feature: runtime.word,
                 compiled_in,
                 available: false,
+                missing: None,
                 memory: None,
             });
+            continue;
         }
+        let missing = missing(runtime);
         for (index, device) in found.iter().enumerate() {
             let (word, name, bytes) = if runtime.word == "cpu" {
                 let (name, memory) = processor();
@@ -270,7 +282,15 @@ pub fn list() -> Vec<DeviceInfo> {
                 let name = card(device).map_or_else(|| runtime.about.to_owned(), |(name, _)| name);
                 (format!("{}:{index}", runtime.word), name, memory(device).map(|memory| memory.total))
             };
-            lines.push(DeviceInfo { word, name, feature: runtime.word, compiled_in, available: true, memory: bytes });
+            lines.push(DeviceInfo {
+                word,
+                name,
+                feature: runtime.word,
+                compiled_in,
+                available: missing.is_none(),
+                missing: missing.clone(),
+                memory: bytes,
+            });
         }
     }
     lines
@@ -279,7 +299,7 @@ pub fn list() -> Vec<DeviceInfo> {
 /// The values that work here, for error messages. Asks no device for its name, since that opens it.
 fn available() -> String {
     let mut text = String::new();
-    for runtime in &RUNTIMES {
+    for runtime in RUNTIMES.iter().filter(|runtime| missing(runtime).is_none()) {
         for index in 0..devices_of(runtime.word).map_or(0, |devices| devices.len()) {
             let separator = if text.is_empty() { "" } else { ", " };
             // Writing to a string cannot fail.

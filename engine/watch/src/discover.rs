@@ -23,7 +23,7 @@ pub fn is_empty(folder: &Path) -> bool {
 pub fn runs_in(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut budget) = (Vec::new(), MAX_ENTRIES);
     search(folder, DEPTH, &mut budget, &mut found);
-    found.sort();
+    found.sort_unstable();
     found
 }
 

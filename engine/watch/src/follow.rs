@@ -159,7 +159,7 @@ impl Follower {
         if self.searched.is_none_or(|searched| searched.elapsed() >= SEARCH) {
             self.searched = Some(Instant::now());
             folders.extend(runs_in(&self.path));
-            folders.sort();
+            folders.sort_unstable();
             folders.dedup();
         }
         for folder in folders {

@@ -305,7 +305,7 @@ fn libraries(place: &Place) -> Vec<PathBuf> {
         .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_library_name))
         .filter(|path| path.is_file())
         .collect::<Vec<_>>();
-    files.sort();
+    files.sort_unstable();
     files
 }
 

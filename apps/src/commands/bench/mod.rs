@@ -232,7 +232,7 @@ fn timed(runs: u32, warm_up: u32, mut one: impl FnMut() -> Outcome) -> Outcome<T
 
 /// Sorts the values and returns their median; for an even number the mean of the middle two.
 fn median(seconds: &mut [f64]) -> f64 {
-    seconds.sort_by(f64::total_cmp);
+    seconds.sort_unstable_by(f64::total_cmp);
     let middle = seconds.len() / 2;
     if seconds.len() % 2 == 1 { seconds[middle] } else { (seconds[middle - 1] + seconds[middle]) / 2.0 }
 }

@@ -107,7 +107,7 @@ fn pictures(folder: &Path) -> Outcome<Vec<Vec<f32>>> {
     let doing = || format!("cannot read {}", folder.display());
     let entries = std::fs::read_dir(folder).while_doing(doing)?;
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().while_doing(doing)?;
-    paths.sort();
+    paths.sort_unstable();
     let read = |path: &std::path::PathBuf| {
         Ok(values(&read_image(path).while_doing(|| format!("cannot read {}", path.display()))?, 255.0))
     };

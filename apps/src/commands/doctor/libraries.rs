@@ -11,7 +11,7 @@ pub fn folders() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = named.flat_map(|list| env::split_paths(&list).collect::<Vec<_>>()).collect();
     let configured = fs::read_dir("/etc/ld.so.conf.d").into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = configured.map(|entry| entry.path()).collect();
-    files.sort();
+    files.sort_unstable();
     for file in files {
         let text = fs::read_to_string(file).unwrap_or_default();
         all.extend(text.lines().map(str::trim).filter(|line| line.starts_with('/')).map(PathBuf::from));
@@ -47,7 +47,7 @@ pub fn adapters(devices: &Path) -> Vec<String> {
         .filter(|folder| ["0x03", "0x12"].iter().any(|class| text(folder, "class").starts_with(class)))
         .map(|folder| text(&folder, "vendor"))
         .collect();
-    vendors.sort();
+    vendors.sort_unstable();
     vendors
 }
 

@@ -152,11 +152,11 @@ fn devices() -> Vec<Finding> {
     let known = device::list();
     let adapters = libraries::adapters(Path::new("/sys/bus/pci/devices"));
     let mut all = Vec::new();
-    for info in known.iter().filter(|info| info.available && info.word != "cpu") {
+    for info in known.iter().filter(|info| info.is_here() && info.word != "cpu") {
         let memory = info.memory.map_or_else(String::new, |memory| format!(", {}", bytes(memory)));
         all.push(Finding::good(format!("device {}", info.word), format!("{}{memory}", info.name)));
     }
-    if known.iter().any(|info| info.available && info.feature == "cuda") {
+    if known.iter().any(|info| info.is_here() && info.feature == "cuda") {
         all.push(match device::libdevice() {
             Ok(file) => Finding::good("CUDA's libdevice", file.display().to_string()),
             Err(missing) => Finding::new("CUDA's libdevice", Health::Broken, missing)
@@ -165,8 +165,8 @@ fn devices() -> Vec<Finding> {
     }
     for Vendor { pci, name, words, driver, mend } in VENDORS {
         let cards = adapters.iter().filter(|vendor| *vendor == pci).count();
-        let usable = known.iter().any(|info| info.available && words.contains(&info.feature));
-        if cards == 0 || usable {
+        let answers = known.iter().any(|info| info.is_here() && words.contains(&info.feature));
+        if cards == 0 || answers {
             continue;
         }
         let what = format!("{name} cards");
@@ -184,7 +184,7 @@ fn devices() -> Vec<Finding> {
             Finding::new(what, Health::Broken, found).mended_by(mend)
         });
     }
-    let any = known.iter().any(|info| info.available && info.word != "cpu");
+    let any = known.iter().any(|info| info.is_here() && info.word != "cpu");
     if !any && adapters.iter().all(|vendor| VENDORS.iter().all(|known| known.pci != vendor)) {
         all.push(Finding::new("GPU", Health::Absent, "none in this machine; everything runs on the processor"));
     }

@@ -177,7 +177,7 @@ fn maps(given: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
                 let file = entry?.path();
                 inside.extend(is_map(&file).then_some(file));
             }
-            inside.sort();
+            inside.sort_unstable();
             files.extend(inside);
         } else {
             files.push(path.clone());

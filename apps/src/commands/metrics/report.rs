@@ -66,7 +66,7 @@ impl Report {
     /// Classes in the order of their values, the whole image last.
     fn classes(&self) -> Vec<&Class> {
         let mut all: Vec<&Class> = self.cases.iter().flat_map(|(_, rows)| rows.keys()).collect();
-        all.sort();
+        all.sort_unstable();
         all.dedup();
         all
     }

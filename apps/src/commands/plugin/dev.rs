@@ -138,7 +138,7 @@ fn start(args: &Args, library: &Path, number: usize) -> Outcome<Child> {
 fn state(folder: &Path) -> Vec<(PathBuf, Option<SystemTime>, u64)> {
     let mut files = Vec::new();
     gather(folder, &mut files);
-    files.sort();
+    files.sort_unstable();
     files
 }
 

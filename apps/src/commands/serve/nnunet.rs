@@ -74,7 +74,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Refusal> {
     let listed = std::fs::read_dir(folder).map_err(|error| failed("cannot read a temporary folder", error))?;
     let mut all: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
     all.retain(|path| ![".raw", ".zraw", ".img"].iter().any(|end| has_end(path, end)));
-    all.sort();
+    all.sort_unstable();
     Ok(all)
 }
 

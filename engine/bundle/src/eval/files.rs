@@ -54,7 +54,7 @@ pub fn list(world: &World, path: &str) -> Eval<Vec<String>> {
     let entries = std::fs::read_dir(world.path(path)).map_err(|error| missing(path, &error))?;
     let mut names: Vec<String> =
         entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect();
-    names.sort();
+    names.sort_unstable();
     Ok(names)
 }
 

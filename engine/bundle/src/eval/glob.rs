@@ -12,7 +12,7 @@ pub fn glob(folder: &Path, pattern: &str, recursive: bool) -> Vec<String> {
     let parts: Vec<&str> = rest.split('/').collect();
     let mut found = Vec::new();
     walk(folder, root.to_owned(), &parts, recursive, &mut found);
-    found.sort();
+    found.sort_unstable();
     found.dedup();
     found
 }
@@ -43,7 +43,7 @@ fn walk(folder: &Path, so_far: String, parts: &[&str], recursive: bool, found: &
     let entries = entries.filter_map(Result::ok);
     let mut names: Vec<(String, bool)> =
         entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path().is_dir())).collect();
-    names.sort();
+    names.sort_unstable();
     if *part == "**" && recursive {
         walk(folder, so_far.clone(), rest, recursive, found);
         for (name, is_folder) in names.iter().filter(|(name, _)| !name.starts_with('.')) {

@@ -23,7 +23,7 @@ pub(crate) fn fill(polygons: &[Vec<[f64; 2]>], width: usize, height: usize, mut 
         crossings.clear();
         let cross = edges.iter().filter(|(a, b)| a[1] <= y && y < b[1]);
         crossings.extend(cross.map(|(a, b)| a[0] + (y - a[1]) * (b[0] - a[0]) / (b[1] - a[1])));
-        crossings.sort_by(f64::total_cmp);
+        crossings.sort_unstable_by(f64::total_cmp);
         for pair in crossings.as_chunks::<2>().0 {
             let begin = pair[0].ceil().max(0.0) as usize;
             let end = pair[1].ceil().clamp(0.0, width as f64) as usize;

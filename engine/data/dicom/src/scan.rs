@@ -228,7 +228,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>, limit: usize) -> Result<(), Di
             }
         }
     }
-    files.sort();
+    files.sort_unstable();
     Ok(())
 }
 

@@ -206,7 +206,7 @@ fn gaps(slices: &[Slice], normal: Vector, tiny: f64) -> Option<Finding> {
     let depths: Vec<f64> = slices.iter().filter_map(|s| s.info().position).map(|p| dot(p, normal)).collect();
     let gaps: Vec<f64> = depths.windows(2).map(|w| w[1] - w[0]).collect();
     let mut sorted = gaps.clone();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_unstable_by(f64::total_cmp);
     let usual = sorted[(sorted.len() - 1) / 2];
     let odd = |limit: &dyn Fn(f64) -> bool| (0..gaps.len()).filter(|i| limit(gaps[*i])).collect::<Vec<_>>();
     let missing = odd(&|g| g > 1.5 * usual || g < 0.5 * usual);
@@ -276,7 +276,7 @@ fn unplaced(mut slices: Vec<Slice>) -> Stack {
     if several {
         by = "InstanceNumber";
         if let Some(mut locations) = located {
-            locations.sort_by(f64::total_cmp);
+            locations.sort_unstable_by(f64::total_cmp);
             if locations.windows(2).all(|w| w[1] > w[0]) {
                 let location = |s: &Slice| s.info().location.unwrap_or(0.0);
                 slices.sort_by(|a, b| location(a).total_cmp(&location(b)));

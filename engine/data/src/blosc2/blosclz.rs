@@ -51,7 +51,10 @@ fn copy(out: &mut [u8], at: usize, distance: usize, length: usize) -> Option<usi
     while done < end {
         // A whole number of periods, or the rest.
         let count = (done - start).min(end - done);
-        out.copy_within(start..start + count, done);
+        // Not `copy_within`: with a second caller in this crate LLVM no longer inlines it in LZ4's decompressor, which
+        // copies 18 bytes with it at most matches (docs/benches/runs/2026-11-28-size.md).
+        let (before, after) = out.split_at_mut(done);
+        after[..count].copy_from_slice(&before[start..start + count]);
         done += count;
     }
     Some(end)

@@ -139,7 +139,7 @@ fn list(path: &Path, out: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) -> io::R
         return Ok(());
     }
     let mut inside = fs::read_dir(path)?.map(|e| e.map(|e| e.path())).collect::<io::Result<Vec<_>>>()?;
-    inside.sort();
+    inside.sort_unstable();
     for path in inside {
         let linked_folder = path.is_dir() && fs::symlink_metadata(&path)?.is_symlink();
         if !linked_folder {

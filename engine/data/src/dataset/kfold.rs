@@ -185,7 +185,7 @@ fn check_classes(counts: &[usize], folds: usize) -> Result<(), DataError> {
 /// For each value its place among the distinct values in ascending order, and their number.
 fn unique<T: Ord>(values: &[T]) -> (Vec<usize>, usize) {
     let mut distinct: Vec<&T> = values.iter().collect();
-    distinct.sort();
+    distinct.sort_unstable();
     distinct.dedup();
     let place = |value: &T| distinct.partition_point(|known| *known < value);
     (values.iter().map(place).collect(), distinct.len())

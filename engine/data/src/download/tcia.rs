@@ -62,7 +62,7 @@ impl Tcia {
         let service = Service { base: options.base.as_deref().unwrap_or(BASE).trim_end_matches('/'), options };
         let mut series = service.list("getSeries", &[("Collection", collection), ("Modality", &options.modality)])?;
         // The order of the answer is not guaranteed.
-        series.sort();
+        series.sort_unstable();
         if series.is_empty() {
             let what = format!("the collection {collection:?} has no series of modality {}", options.modality);
             return Err(DownloadError::Answer { url: service.base.to_owned(), what });

@@ -113,7 +113,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
         }
         found.push(dir);
     }
-    found.sort();
+    found.sort_unstable();
     found
 }
 

@@ -82,7 +82,7 @@ fn arrays(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
         let of_labels = |file: &Path| extension == BLOSC2 && labels(file);
         let chosen = files.iter().filter(|file| ends(file, extension) && !of_labels(file));
         let mut chosen: Vec<PathBuf> = chosen.cloned().collect();
-        chosen.sort();
+        chosen.sort_unstable();
         chosen
     };
     match (of(BLOSC2), of(ARCHIVE)) {

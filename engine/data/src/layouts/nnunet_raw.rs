@@ -86,7 +86,7 @@ pub(super) fn channel_names(json: &Value) -> Vec<String> {
         .flatten()
         .filter_map(|(number, name)| Some((number.parse().ok()?, name.as_str()?.to_owned())))
         .collect();
-    numbered.sort();
+    numbered.sort_unstable();
     numbered.into_iter().map(|(_, name)| name).collect()
 }
 

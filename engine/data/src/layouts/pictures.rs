@@ -28,7 +28,7 @@ fn pictures(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let mut paths: Vec<PathBuf> =
         paths.filter(|path| path.as_ref().map_or(true, |path| is_picture(path))).collect::<std::io::Result<_>>()?;
-    paths.sort();
+    paths.sort_unstable();
     Ok(paths)
 }
 

@@ -112,7 +112,7 @@ fn sizes(cases: &[CaseReport], out: &mut Vec<Finding>) {
 }
 
 fn sorted(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     values
 }
 

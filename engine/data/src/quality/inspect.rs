@@ -33,7 +33,7 @@ pub struct Inspection {
     pub affine: Affine,
     /// Statistics of each channel.
     pub values: Vec<ValueSummary>,
-    /// How often each value occurs, where these can be labels: at most 256 whole numbers from 0.
+    /// How often each value occurs, where these can be labels: one channel of at most 256 whole numbers from 0.
     pub labels: Option<LabelValues>,
     /// blake3 of shape and values: equal for two files with the same content in any format.
     pub digest: String,
@@ -47,7 +47,7 @@ pub fn inspect(image: &Image) -> Inspection {
     let voxels = image.shape().iter().product::<usize>().max(1);
     let (values, labels, digest) = look(image, |all| {
         let values: Vec<ValueSummary> = all.chunks(voxels).map(summarize).collect();
-        let labels = Some(count(all)).filter(LabelValues::are_labels);
+        let labels = (image.channels() == 1).then(|| count(all)).filter(LabelValues::are_labels);
         (values, labels, digest(image, all))
     });
     let finite = image.affine.iter().flatten().all(|v| v.is_finite());

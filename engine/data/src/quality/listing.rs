@@ -209,7 +209,7 @@ fn unlisted(listing: &mut Listing, dir: &Path) {
             beside.filter(|p| p.is_file() && !hidden(p) && !known.contains(p.as_path())).filter(|p| is_image(p)),
         );
     }
-    found.sort();
+    found.sort_unstable();
     if let Some(first) = found.first() {
         let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
         let (are, belong) = if found.len() > 1 { ("are", "belong") } else { ("is", "belongs") };
@@ -249,7 +249,7 @@ pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
             }
         }
     }
-    found.sort();
+    found.sort_unstable();
     Ok(found)
 }
 

@@ -304,6 +304,18 @@ fn folders_without_a_list_are_paired_by_name() {
     assert!(error.to_string().contains("not JSON"), "{error}");
 }
 
+/// The values of several channels, as a colour's, are no labels.
+#[test]
+fn labels_have_one_channel() {
+    let image = |channels: usize| {
+        let values = (0..channels).flat_map(|_| label_values()).collect();
+        Image::from_values(values, [channels, SHAPE[1], SHAPE[2], SHAPE[3]], grid(), &host_device())
+    };
+    let labels = quality::inspect(&image(1)).labels.expect("labels");
+    assert_eq!([0.0, 1.0, 2.0].map(|value| labels.of(value)), [8 * 7 * 6 - 24, 12, 12]);
+    assert!(quality::inspect(&image(3)).labels.is_none());
+}
+
 #[test]
 fn reports_are_json() {
     let set = DataSet::new(2);

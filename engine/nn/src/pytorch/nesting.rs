@@ -17,7 +17,7 @@ fn state_dicts(value: &Tree, path: &mut Vec<String>, found: &mut Vec<Vec<String>
         return;
     }
     let mut keys: Vec<&String> = entries.keys().collect();
-    keys.sort();
+    keys.sort_unstable();
     for key in keys {
         path.push(key.clone());
         state_dicts(&entries[key], path, found);

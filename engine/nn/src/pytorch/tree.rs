@@ -68,7 +68,7 @@ impl Tree {
     pub fn objects(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.collect(&mut found);
-        found.sort();
+        found.sort_unstable();
         found.dedup();
         found
     }

@@ -128,7 +128,7 @@ pub fn splits(cases: &[String]) -> Result<Value> {
         return Err(NnunetError::case(format!("{} cases are too few for {FOLDS} folds", cases.len())));
     }
     let mut sorted = cases.to_vec();
-    sorted.sort();
+    sorted.sort_unstable();
     let mut order: Vec<usize> = (0..sorted.len()).collect();
     let mut random = Mt::new(12_345);
     for last in (1..order.len()).rev() {

@@ -236,7 +236,7 @@ fn target_shape_or_none(shape: Axes3, spacing: Axes3<f64>, target: Axes3<f64>) -
 
 /// numpy's median.
 fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {
         0 => f64::NAN,
@@ -263,7 +263,7 @@ fn target_spacing(fingerprint: &Fingerprint, spacing: Axes3<f64>, size: Axes3<f6
     let mut target = spacing;
     if spacing[worst] > 3.0 * coarsest && size[worst] * 3.0 < smallest {
         let mut all: Vec<f64> = fingerprint.spacings.iter().map(|spacing| spacing[worst]).collect();
-        all.sort_by(f64::total_cmp);
+        all.sort_unstable_by(f64::total_cmp);
         let tenth = percentile(|at| all[at], all.len(), 10.0);
         target[worst] = if tenth < coarsest { tenth.max(coarsest) + 1e-5 } else { tenth };
     }

@@ -104,7 +104,7 @@ impl TotalLabels {
 pub(crate) fn models_below(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(path) else { return };
     let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    folders.sort();
+    folders.sort_unstable();
     for folder in folders {
         if ModelFolder::is_one(&folder) {
             found.push(folder);

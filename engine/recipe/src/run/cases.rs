@@ -140,7 +140,7 @@ fn check_twice(list: &CaseList, recipe: &Recipe) -> Result<(), String> {
         if image.is_empty() || image.iter().any(|path| path.is_dir()) {
             continue;
         }
-        image.sort();
+        image.sort_unstable();
         let file = image[0].display().to_string();
         if let Some(other) = seen.insert(image, item) {
             let (a, b) = (&other.case, &item.case);

@@ -67,7 +67,7 @@ fn matching(path: &Path) -> Outcome<Vec<PathBuf>> {
     if paths.is_empty() {
         return Err(RecipeError::new(format!("the pattern {text} matches no file or folder")));
     }
-    paths.sort();
+    paths.sort_unstable();
     Ok(paths)
 }
 

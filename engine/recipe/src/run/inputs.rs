@@ -217,7 +217,7 @@ pub fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.is_file() && ends(path) && !is_record(path))
         .collect();
-    images.sort();
+    images.sort_unstable();
     // Results that an earlier call wrote beside its images are no images, unless there is nothing
     // else.
     let (results, others): (Vec<_>, Vec<_>) =

@@ -330,7 +330,7 @@ fn advice_for(folder: &Path) -> String {
     }
     let inner = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut runs: Vec<PathBuf> = inner.filter(|path| path.join("recipe.toml").is_file()).collect();
-    runs.sort();
+    runs.sort_unstable();
     match runs.first() {
         Some(run) => format!("did you mean {}?", run.display()),
         None => "give the folder that `hearth train --out` made".to_owned(),

@@ -129,7 +129,7 @@ fn jitter(number: usize) -> f64 {
 /// Lower quartile, median and upper quartile, between neighbours as NumPy takes them.
 fn quartiles(values: &[f64]) -> Option<[f64; 3]> {
     let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_unstable_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
     Some([0.25, 0.5, 0.75].map(|share| {
         let place = share * last as f64;

@@ -282,7 +282,7 @@ impl<N: Network> Host for Evaluation<N> {
             NamesOf::Texts => self.feed.facts().text_names(),
             NamesOf::Engines => Vec::new(),
         };
-        names.sort();
+        names.sort_unstable();
         names
     }
 

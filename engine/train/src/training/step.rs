@@ -228,7 +228,7 @@ impl<N: Network> Host for Training<N> {
                 if let Some(adversary) = &self.adversary {
                     names.extend(adversary.losses().names().map(str::to_owned));
                     names.extend(adversary.scale().map(|_| "d_scale".to_owned()));
-                    names.sort();
+                    names.sort_unstable();
                 }
                 names
             }

@@ -195,7 +195,7 @@ impl Series {
             Some(given) => given.pyramid(),
             None => {
                 let mut all: Vec<_> = found.iter().filter(|file| file.is_level()).map(Found::pyramid).collect();
-                all.sort();
+                all.sort_unstable();
                 all.dedup();
                 match all.len() {
                     0 => return Err(no_levels(found.iter().map(|file| file.role.as_str()))),
@@ -295,7 +295,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Fault> {
             files.push(path);
         }
     }
-    files.sort();
+    files.sort_unstable();
     Ok(files)
 }
 
@@ -387,6 +387,6 @@ pub fn dicom_slides(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, SlideError
         }
     }
     let mut paths: Vec<PathBuf> = slides.into_values().map(|file| file.path.clone()).collect();
-    paths.sort();
+    paths.sort_unstable();
     Ok(paths)
 }

@@ -50,7 +50,7 @@ pub(super) fn slides(layout: &Slides, folder: &Path) -> Result<Vec<(PathBuf, Opt
             slides.push((path, found.map(|path| (*path).clone())));
         }
     }
-    slides.sort();
+    slides.sort_unstable();
     Ok(slides)
 }
 
