@@ -8,7 +8,7 @@ use std::process::Command;
 use clap::ValueEnum;
 use toml::Table;
 
-use crate::{Outcome, output_of, root};
+use crate::{Outcome, glibc, output_of, root};
 
 /// The features of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,6 +95,23 @@ pub fn folder(glibc: Option<&str>, release: &Release) -> Outcome<PathBuf> {
 /// for four minutes more. LLVM then optimizes all crates as the last one says, which is `hearth-apps`.
 const ONE_PIECE: [&str; 3] =
     ["profile.release.lto='fat'", "profile.release.package.hearth-apps.opt-level=3", "profile.release.debug=0"];
+
+/// An error where a release for old systems cannot be linked, which Zig would find out after half an hour.
+pub fn check_glibc(features: Features, glibc: Option<&str>) -> Outcome {
+    let Some(version) = glibc else { return Ok(()) };
+    if glibc::parse(version).is_none() {
+        return Err(format!("--glibc {version} is no version; write --glibc 2.28").into());
+    }
+    match features {
+        Features::Cpu | Features::Vulkan => Ok(()),
+        Features::Cuda | Features::Rocm => Err(format!(
+            "--features {features} cannot be built with --glibc: CubeCL compiles its kernels with an LLVM that it downloads, which needs \
+             glibc 2.36, libstdc++ and zlib of the system, and Zig links none of these. Leave out --glibc, or take --features vulkan, which \
+             NVIDIA's and AMD's cards have drivers for, too"
+        )
+        .into()),
+    }
+}
 
 /// Builds the program; with a glibc by `cargo zigbuild`, whose linker knows the symbols of old ones, and of one piece.
 pub fn build(features: Features, glibc: Option<&str>, release: &Release) -> Outcome {

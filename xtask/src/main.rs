@@ -42,7 +42,7 @@ struct Dist {
     /// Take the program as it was built before, with the same features
     #[arg(long)]
     no_build: bool,
-    /// The oldest glibc that it must run with, as in 2.28: builds with `cargo zigbuild`
+    /// The oldest glibc that it must run with, as in 2.28: builds with `cargo zigbuild`; for cpu and vulkan
     #[arg(long, value_name = "VERSION")]
     glibc: Option<String>,
     /// Leave out the sources of the crates that plugins are built from
@@ -67,8 +67,9 @@ fn root() -> &'static Path {
 }
 
 fn dist(args: &Dist) -> Outcome {
-    let release = build::Release::read()?;
     let glibc = args.glibc.as_deref();
+    build::check_glibc(args.features, glibc)?;
+    let release = build::Release::read()?;
     if !args.no_build {
         build::build(args.features, glibc, &release)?;
     }

@@ -183,6 +183,23 @@ fn live_dpkg_unpacks_the_package() {
 }
 
 #[test]
+fn what_cannot_be_linked_for_old_systems_is_told_before_it_is_built() {
+    let folder = tempfile::tempdir().unwrap();
+    for (features, glibc, expected) in [
+        ("cuda", "2.28", "--features cuda cannot be built with --glibc"),
+        ("rocm", "2.28", "--features rocm cannot be built with --glibc"),
+        ("cpu", "old", "--glibc old is no version; write --glibc 2.28"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command.args(["dist", "--features", features, "--glibc", glibc, "--out"]).arg(folder.path().join("out"));
+        let output = command.env("CARGO_TARGET_DIR", folder.path()).env("CARGO", "false").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(expected), "{said}");
+        assert!(!folder.path().join("out").exists());
+    }
+}
+
+#[test]
 fn what_was_not_built_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
