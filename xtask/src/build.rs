@@ -106,7 +106,7 @@ pub fn check_glibc(features: Features, glibc: Option<&str>) -> Outcome {
         Features::Cpu | Features::Vulkan => Ok(()),
         Features::Cuda | Features::Rocm => Err(format!(
             "--features {features} cannot be built with --glibc: CubeCL compiles its kernels with an LLVM that it downloads, which needs \
-             glibc 2.36, libstdc++ and zlib of the system, and Zig links none of these. Leave out --glibc, or take --features vulkan, which \
+             glibc 2.36, libstdc++ and zlib of the system, which Zig does not find. Leave out --glibc, or take --features vulkan, which \
              NVIDIA's and AMD's cards have drivers for, too"
         )
         .into()),

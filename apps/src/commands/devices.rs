@@ -1,6 +1,6 @@
 //! `hearth devices`.
 
-use hearth_train::device;
+use hearth_train::device::{self, DeviceInfo};
 
 use crate::error::Outcome;
 use crate::out;
@@ -22,19 +22,48 @@ pub fn run(args: &Args) -> Outcome {
         return Ok(());
     }
     let width = devices.iter().map(|device| device.word.len()).max().unwrap_or(0);
-    for device in devices {
-        let pad = " ".repeat(width - device.word.len());
-        let memory = device.memory.map_or_else(String::new, |memory| format!(", {}", bytes(memory)));
-        if device.available {
-            out!("{}{pad}  {}{memory}", bold(&device.word), device.name);
-        } else if let Some(missing) = device.missing {
-            out!("{}{pad}  {}{memory}: cannot be used. {missing}", bold(&device.word), device.name);
-        } else if device.compiled_in {
-            out!("{}", dim(&format!("{}{pad}  {}: none found on this machine", device.word, device.name)));
-        } else {
-            let how = format!("not in this build; build with --features {}", device.feature);
-            out!("{}", dim(&format!("{}{pad}  {}: {how}", device.word, device.name)));
-        }
-    }
+    devices.iter().for_each(|device| out!("{}", line(device, width)));
     Ok(())
+}
+
+/// What is printed of a device; words are filled up to the width of the longest.
+fn line(device: &DeviceInfo, width: usize) -> String {
+    let DeviceInfo { word, name, feature, .. } = device;
+    let pad = " ".repeat(width - word.len());
+    let memory = device.memory.map_or_else(String::new, |memory| format!(", {}", bytes(memory)));
+    if device.available {
+        format!("{}{pad}  {name}{memory}", bold(word))
+    } else if let Some(missing) = &device.missing {
+        format!("{}{pad}  {name}{memory}: cannot be used. {missing}", bold(word))
+    } else if device.compiled_in {
+        dim(&format!("{word}{pad}  {name}: none found on this machine"))
+    } else {
+        dim(&format!("{word}{pad}  {name}: not in this build; build with --features {feature}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_that_cannot_be_used_says_what_is_missing() {
+        let mut card = DeviceInfo {
+            word: "cuda:0".into(),
+            name: "H100".into(),
+            feature: "cuda",
+            compiled_in: true,
+            available: false,
+            missing: Some("no libdevice".into()),
+            memory: Some(1 << 30),
+        };
+        assert!(card.is_here());
+        let said = line(&card, 8);
+        assert!(said.contains("H100, 1.0 GiB: cannot be used. no libdevice"), "{said}");
+        card.missing = None;
+        assert!(!card.is_here());
+        assert!(line(&card, 8).contains("none found on this machine"));
+        card.available = true;
+        assert!(line(&card, 8).ends_with("  H100, 1.0 GiB"));
+    }
 }
