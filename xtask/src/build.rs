@@ -2,13 +2,14 @@
 
 use std::env;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::Command;
 
 use clap::ValueEnum;
 use toml::Table;
 
-use crate::{Outcome, glibc, output_of, root};
+use crate::{Outcome, llvm, output_of, root};
 
 /// The features of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,42 +97,42 @@ pub fn folder(glibc: Option<&str>, release: &Release) -> Outcome<PathBuf> {
 const ONE_PIECE: [&str; 3] =
     ["profile.release.lto='fat'", "profile.release.package.hearth-apps.opt-level=3", "profile.release.debug=0"];
 
-/// An error where a release for old systems cannot be linked, which Zig would find out after half an hour.
-pub fn check_glibc(features: Features, glibc: Option<&str>) -> Outcome {
-    let Some(version) = glibc else { return Ok(()) };
-    if glibc::parse(version).is_none() {
-        return Err(format!("--glibc {version} is no version; write --glibc 2.28").into());
-    }
-    match features {
-        Features::Cpu | Features::Vulkan => Ok(()),
-        Features::Cuda | Features::Rocm => Err(format!(
-            "--features {features} cannot be built with --glibc: CubeCL compiles its kernels with an LLVM that it downloads, which needs \
-             glibc 2.36, libstdc++ and zlib of the system, which Zig does not find. Leave out --glibc, or take --features vulkan, which \
-             NVIDIA's and AMD's cards have drivers for, too"
-        )
-        .into()),
-    }
-}
-
 /// Builds the program; with a glibc by `cargo zigbuild`, whose linker knows the symbols of old ones, and of one piece.
 pub fn build(features: Features, glibc: Option<&str>, release: &Release) -> Outcome {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    let mut linking = Vec::new();
     match glibc {
-        Some(version) => command
-            .arg("zigbuild")
-            .arg("--target")
-            .arg(format!("{}.{version}", release.target))
-            .args(ONE_PIECE.iter().flat_map(|option| ["--config", option])),
-        None => command.arg("build"),
-    };
+        Some(version) => {
+            command = Command::new("cargo-zigbuild");
+            command.arg("rustc").arg("--target").arg(format!("{}.{version}", release.target)).args(["--bin", "hearth"]);
+            command.args(ONE_PIECE.iter().flat_map(|option| ["--config", option]));
+            if llvm::is_in(features) {
+                linking = llvm::Archives::find()?.arguments(&target_folder().join("llvm-for-old-systems"))?;
+                // CubeCL's own C++ stands between LLVM's and Rust, and needs the headers of the library that is linked.
+                let compiler = format!("CXX_{}", release.target.replace('-', "_"));
+                if env::var_os(&compiler).is_none() {
+                    command.env(compiler, "c++");
+                }
+            }
+        }
+        None => drop(command.arg("build")),
+    }
     command.args(["--release", "--locked", "--package", "hearth-apps"]);
     if let Some(feature) = features.feature() {
         command.arg("--features").arg(format!("hearth-apps/{feature}"));
     }
-    let status = command.current_dir(root()).env("HEARTH_COMMIT", &release.commit).status()?;
-    match (status.success(), glibc) {
-        (true, _) => Ok(()),
-        (false, Some(_)) => Err("the build fails; `pip install cargo-zigbuild` brings `cargo zigbuild` and Zig".into()),
-        (false, None) => Err("the build fails".into()),
+    if !linking.is_empty() {
+        // For the program alone: flags for all crates would compile them again.
+        command.arg("--").args(linking);
+    }
+    let status = command.current_dir(root()).env("HEARTH_COMMIT", &release.commit).status();
+    match (status, glibc) {
+        (Ok(status), _) if status.success() => Ok(()),
+        (Err(error), Some(_)) if error.kind() == ErrorKind::NotFound => {
+            Err("cargo-zigbuild is not found; `pip install cargo-zigbuild` brings it and Zig".into())
+        }
+        (Err(error), _) => Err(format!("{}: {error}", command.get_program().display()).into()),
+        (Ok(_), _) => Err("the build fails".into()),
     }
 }

@@ -4,18 +4,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::Outcome;
 use crate::archive::{entries, gz, tar};
 use crate::build::{Features, Release};
+use crate::{Needs, Outcome, libraries};
 
 /// Writes the package of a staged installation; returns its file.
-pub fn write(
-    stage: &Path,
-    out: &Path,
-    features: Features,
-    glibc: Option<(u32, u32)>,
-    release: &Release,
-) -> Outcome<PathBuf> {
+pub fn write(stage: &Path, out: &Path, features: Features, needs: &Needs, release: &Release) -> Outcome<PathBuf> {
     let architecture = match release.target.split('-').next() {
         Some("x86_64") => "amd64",
         Some("aarch64") => "arm64",
@@ -33,7 +27,7 @@ pub fn write(
     lay_out(stage, &tree, &package)?;
     let size =
         entries(&tree)?.iter().map(|path| tree.join(path).metadata().map_or(0, |about| about.len())).sum::<u64>();
-    let control = control(&package, architecture, size.div_ceil(1024), glibc, features, release);
+    let control = control(&package, architecture, size.div_ceil(1024), needs, features, release)?;
     let meta = tree.with_extension("control");
     fs::create_dir_all(&meta)?;
     fs::write(meta.join("control"), control)?;
@@ -98,30 +92,34 @@ fn control(
     package: &str,
     architecture: &str,
     size: u64,
-    glibc: Option<(u32, u32)>,
+    needs: &Needs,
     features: Features,
     release: &Release,
-) -> String {
-    let libc = glibc.map_or_else(|| "libc6".to_owned(), |(major, minor)| format!("libc6 (>= {major}.{minor})"));
-    let more = match features {
-        Features::Vulkan => ", libvulkan1",
-        _ => "",
-    };
+) -> Outcome<String> {
+    let mut packages: Vec<String> = libraries::packages(&needs.libraries)?.into_iter().map(str::to_owned).collect();
+    if let (Some((major, minor)), Some(libc)) = (needs.glibc, packages.iter_mut().find(|package| *package == "libc6")) {
+        *libc = format!("libc6 (>= {major}.{minor})");
+    }
+    // It is loaded when a device is asked for.
+    if features == Features::Vulkan {
+        packages.push("libvulkan1".into());
+    }
+    let packages = packages.join(", ");
     // One of them at a time: each has the program.
     let others: Vec<&str> = ["hearth", "hearth-vulkan", "hearth-cuda", "hearth-rocm"]
         .into_iter()
         .filter(|other| *other != package)
         .collect();
     let others = others.join(", ");
-    format!(
+    Ok(format!(
         "Package: {package}\nVersion: {}\nArchitecture: {architecture}\nMaintainer: Hearth <hearth@localhost>\n\
-         Installed-Size: {size}\nDepends: {libc}, libgcc-s1{more}\nSuggests: openmpi-bin | mpich\n\
+         Installed-Size: {size}\nDepends: {packages}\nSuggests: openmpi-bin | mpich\n\
          Conflicts: {others}\nReplaces: {others}\nSection: science\nPriority: optional\n\
          Description: train, evaluate and run medical-imaging networks\n \
          The program hearth trains, evaluates and runs networks on medical images, on\n \
          the processor or on a GPU. This package computes on: {features}.\n",
         release.version
-    )
+    ))
 }
 
 /// An `ar` archive.

@@ -1,4 +1,4 @@
-//! The licence texts of every crate that a program is made of.
+//! The licence texts of every crate and library that a program is made of.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use crate::Outcome;
 use crate::crates::{Crate, Crates};
+use crate::natives::Native;
 
 /// How the names of files with licences begin, in capitals.
 const NAMES: [&str; 8] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE", "OFL", "PATENTS"];
 
-/// Copies the texts into folders of `to`, one for each crate, and lists them in `INDEX.md`. Returns
+/// Copies the texts into folders of `to`, one for each crate and library, and lists them in `INDEX.md`. Returns
 /// how many crates are without one: they have none, and their licence is not that of this repository.
-pub fn copy(crates: &Crates, to: &Path) -> Outcome<usize> {
+pub fn copy(crates: &Crates, natives: &[Native], to: &Path) -> Outcome<usize> {
     let mut index = String::from(
         "# Licences\n\nThe crates of this program, their licences, and the folders of their texts.\n\n\
          | crate | licence | texts | from |\n|---|---|---|---|\n",
@@ -43,6 +44,21 @@ pub fn copy(crates: &Crates, to: &Path) -> Outcome<usize> {
         let licence = one.licence.as_deref().unwrap_or("see its texts");
         let from = one.repository.as_deref().unwrap_or("");
         writeln!(index, "| {} {} | {licence} | {} | {from} |", one.name, one.version, names.join(", "))?;
+    }
+    index +=
+        "\nLibraries that are linked in and are no crates.\n\n| library | licence | text | from |\n|---|---|---|---|\n";
+    for one in natives {
+        let (key, licence, from) = (one.key(), one.licence, one.address);
+        let name = one.text.file_name().unwrap_or_default();
+        fs::create_dir_all(to.join(&key))?;
+        fs::copy(&one.text, to.join(&key).join(name)).map_err(|error| format!("{}: {error}", one.text.display()))?;
+        let version = one.version.as_deref().unwrap_or_default();
+        writeln!(
+            index,
+            "| {} | {licence} | [{1}]({key}/{1}) | {from} |",
+            format!("{} {version}", one.name).trim(),
+            name.display()
+        )?;
     }
     fs::create_dir_all(to)?;
     fs::copy(crate::root().join("LICENSE"), to.join("LICENSE"))?;
@@ -97,11 +113,22 @@ mod tests {
         let all = [one("with", &with), one("without", &without)].map(|one| (one.key(), one));
         let crates = Crates { all: BTreeMap::from(all), program: "with-1.0.0".into() };
         let to = root.path().join("licences");
-        assert_eq!(copy(&crates, &to).unwrap(), 1);
+        let native = |name, version: Option<&str>| Native {
+            name,
+            version: version.map(str::to_owned),
+            licence: "Zlib",
+            address: "https://example.org",
+            text: with.join("COPYING"),
+        };
+        let natives = [native("lib", Some("2.1")), native("other", None)];
+        assert_eq!(copy(&crates, &natives, &to).unwrap(), 1);
+        assert_eq!(fs::read_to_string(to.join("lib-2.1/COPYING")).unwrap(), "text");
         assert_eq!(fs::read_to_string(to.join("with-1.0.0/LICENSE-MIT")).unwrap(), "MIT");
         assert_eq!(fs::read_dir(to.join("with-1.0.0")).unwrap().count(), 2);
         let index = fs::read_to_string(to.join("INDEX.md")).unwrap();
         assert!(index.contains("| with 1.0.0 | MIT | [COPYING](with-1.0.0/COPYING), [LICENSE-MIT]"), "{index}");
+        assert!(index.contains("| lib 2.1 | Zlib | [COPYING](lib-2.1/COPYING) | https://example.org |"), "{index}");
+        assert!(index.contains("| other | Zlib | [COPYING](other/COPYING) |"), "{index}");
         assert!(index.contains("| without 1.0.0 | MIT | none in the crate; by A. Author |"), "{index}");
     }
 }

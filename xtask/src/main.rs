@@ -2,14 +2,21 @@
 
 mod archive;
 mod build;
+#[cfg(test)]
+#[path = "../../tests/clients.rs"]
+mod clients;
 mod crates;
 mod deb;
 mod glibc;
+mod libraries;
 mod licences;
+mod llvm;
+mod natives;
 mod sbom;
 mod stage;
 mod wheel;
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,12 +49,21 @@ struct Dist {
     /// Take the program as it was built before, with the same features
     #[arg(long)]
     no_build: bool,
-    /// The oldest glibc that it must run with, as in 2.28: builds with `cargo zigbuild`; for cpu and vulkan
+    /// The oldest glibc that it must run with, as in 2.28: builds with `cargo zigbuild`
     #[arg(long, value_name = "VERSION")]
     glibc: Option<String>,
     /// Leave out the sources of the crates that plugins are built from
     #[arg(long)]
     without_sources: bool,
+}
+
+/// What the program and its plugins need of the system.
+#[derive(Debug, Default)]
+struct Needs {
+    /// The newest version whose symbols they are linked to.
+    glibc: Option<(u32, u32)>,
+    /// The libraries that the loader fetches.
+    libraries: BTreeSet<String>,
 }
 
 fn main() -> ExitCode {
@@ -68,7 +84,11 @@ fn root() -> &'static Path {
 
 fn dist(args: &Dist) -> Outcome {
     let glibc = args.glibc.as_deref();
-    build::check_glibc(args.features, glibc)?;
+    if let Some(version) = glibc
+        && glibc::parse(version).is_none()
+    {
+        return Err(format!("--glibc {version} is no version; write --glibc 2.28").into());
+    }
     let release = build::Release::read()?;
     if !args.no_build {
         build::build(args.features, glibc, &release)?;
@@ -82,11 +102,14 @@ fn dist(args: &Dist) -> Outcome {
     }
     let crates = crates::Crates::of_program(args.features, &release)?;
     let stage = Stage::new(&folder, &built, args, &release, &crates)?;
-    let mut needed = None;
+    let mut needs = Needs::default();
     for file in stage.binaries()? {
-        needed = needed.max(glibc::newest_needed(&file)?);
+        needs.glibc = needs.glibc.max(glibc::newest_needed(&file)?);
+        if release.target.contains("linux") {
+            needs.libraries.extend(libraries::needed(&file)?);
+        }
     }
-    if let (Some(wanted), Some(needed)) = (glibc.and_then(glibc::parse), needed)
+    if let (Some(wanted), Some(needed)) = (glibc.and_then(glibc::parse), needs.glibc)
         && needed > wanted
     {
         return Err(
@@ -96,13 +119,13 @@ fn dist(args: &Dist) -> Outcome {
     let mut made = vec![args.out.join(format!("{name}.tar.gz"))];
     archive::tar_gz(&folder, &name, &made[0], release.time)?;
     if release.target.contains("linux") {
-        made.push(deb::write(&folder, &args.out, args.features, needed, &release)?);
+        made.push(deb::write(&folder, &args.out, args.features, &needs, &release)?);
     }
-    made.push(wheel::write(&folder, &args.out, args.features, needed, &release)?);
+    made.push(wheel::write(&folder, &args.out, args.features, needs.glibc, &release)?);
     let sums = archive::checksums(&made)?;
     fs::write(args.out.join(format!("{name}.SHA256SUMS")), &sums)?;
     print!("{sums}");
-    if let Some((major, minor)) = needed {
+    if let Some((major, minor)) = needs.glibc {
         println!("needs glibc {major}.{minor}");
     }
     Ok(())

@@ -5,21 +5,26 @@ use sha2::{Digest, Sha256};
 
 use crate::build::Release;
 use crate::crates::{Crate, Crates};
+use crate::natives::Native;
 use crate::root;
 
-/// The document. It is the same whenever it is made of the same crates at the same time.
-pub fn document(crates: &Crates, release: &Release) -> Value {
+/// The document. It is the same whenever it is made of the same crates and libraries at the same time.
+pub fn document(crates: &Crates, natives: &[Native], release: &Release) -> Value {
     let components: Vec<Value> = crates
         .all
         .iter()
         .filter(|(key, _)| **key != crates.program)
         .map(|(_, one)| component(one, "library"))
+        .chain(natives.iter().map(native))
         .collect();
     let dependencies: Vec<Value> = crates
         .all
         .values()
         .map(|one| {
-            let uses: Vec<String> = one.uses.iter().filter_map(|key| crates.all.get(key)).map(reference).collect();
+            let mut uses: Vec<String> = one.uses.iter().filter_map(|key| crates.all.get(key)).map(reference).collect();
+            if one.key() == crates.program {
+                uses.extend(natives.iter().map(native_reference));
+            }
             json!({ "ref": reference(one), "dependsOn": uses })
         })
         .collect();
@@ -46,6 +51,28 @@ pub fn document(crates: &Crates, release: &Release) -> Value {
 /// Its address as a package, by which the document refers to it.
 fn reference(one: &Crate) -> String {
     format!("pkg:cargo/{}@{}", one.name, one.version)
+}
+
+/// The address of a library of no registry. `+` has a meaning in such addresses.
+fn native_reference(one: &Native) -> String {
+    let name = one.name.replace('+', "%2B");
+    one.version
+        .as_ref()
+        .map_or_else(|| format!("pkg:generic/{name}"), |version| format!("pkg:generic/{name}@{version}"))
+}
+
+fn native(one: &Native) -> Value {
+    let mut component = Map::new();
+    component.insert("type".into(), "library".into());
+    component.insert("bom-ref".into(), native_reference(one).into());
+    component.insert("name".into(), one.name.into());
+    if let Some(version) = &one.version {
+        component.insert("version".into(), version.clone().into());
+    }
+    component.insert("licenses".into(), json!([{ "expression": one.licence }]));
+    component.insert("purl".into(), native_reference(one).into());
+    component.insert("externalReferences".into(), json!([{ "type": "vcs", "url": one.address }]));
+    component.into()
 }
 
 fn component(one: &Crate, kind: &str) -> Value {
@@ -131,19 +158,35 @@ mod tests {
         let all = [one("app", None, &["part"]), one("part", Some("ab12"), &[])].map(|one| (one.key(), one));
         let crates = Crates { all: BTreeMap::from(all), program: "app-1.0.0".into() };
         let release = Release { version: "1.0.0".into(), target: "t".into(), commit: "c".into(), time: 0 };
-        let document = document(&crates, &release);
-        assert_eq!(document, super::document(&crates, &release), "it is reproducible");
+        let lib = Native {
+            name: "lib++",
+            version: Some("2.1".into()),
+            licence: "Zlib",
+            address: "https://example.org",
+            text: "/text".into(),
+        };
+        let natives = [lib.clone(), Native { name: "other", version: None, ..lib }];
+        let document = document(&crates, &natives, &release);
+        assert_eq!(document, super::document(&crates, &natives, &release), "it is reproducible");
         assert_eq!(document["metadata"]["component"]["name"], "app");
         let expected = json!([{
             "type": "library", "bom-ref": "pkg:cargo/part@1.0.0", "name": "part", "version": "1.0.0", "description": "A thing",
             "hashes": [{ "alg": "SHA-256", "content": "ab12" }], "licenses": [{ "expression": "MIT OR Apache-2.0" }],
             "purl": "pkg:cargo/part@1.0.0", "externalReferences": [{ "type": "vcs", "url": "https://example.org" }],
+        }, {
+            "type": "library", "bom-ref": "pkg:generic/lib%2B%2B@2.1", "name": "lib++", "version": "2.1",
+            "licenses": [{ "expression": "Zlib" }], "purl": "pkg:generic/lib%2B%2B@2.1",
+            "externalReferences": [{ "type": "vcs", "url": "https://example.org" }],
+        }, {
+            "type": "library", "bom-ref": "pkg:generic/other", "name": "other", "licenses": [{ "expression": "Zlib" }],
+            "purl": "pkg:generic/other", "externalReferences": [{ "type": "vcs", "url": "https://example.org" }],
         }]);
         assert_eq!(document["components"], expected);
         let mut patched = one("part", None, &[]);
         patched.folder = root().join("third_party/part");
         assert_eq!(component(&patched, "library")["pedigree"]["ancestors"][0]["purl"], "pkg:cargo/part@1.0.0");
-        let edge = json!({ "ref": "pkg:cargo/app@1.0.0", "dependsOn": ["pkg:cargo/part@1.0.0"] });
+        let uses = ["pkg:cargo/part@1.0.0", "pkg:generic/lib%2B%2B@2.1", "pkg:generic/other"];
+        let edge = json!({ "ref": "pkg:cargo/app@1.0.0", "dependsOn": uses });
         assert_eq!(document["dependencies"][0], edge);
         let serial = document["serialNumber"].as_str().unwrap();
         assert!(serial.len() == 45 && serial.as_bytes()[23] == b'4', "{serial}");

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::archive::entries;
 use crate::build::Release;
 use crate::crates::Crates;
-use crate::{Dist, Outcome, licences, output_of, root, sbom};
+use crate::{Dist, Outcome, licences, natives, output_of, root, sbom};
 
 /// The plugins that have libraries of their own beside the program.
 const PLUGINS: [&str; 5] = ["checkpoint", "ensemble", "nvtx", "stats", "validation"];
@@ -31,9 +31,10 @@ impl Stage {
         }
         stage.documents()?;
         let share = stage.share();
-        let without = licences::copy(crates, &share.join("licences"))?;
+        let natives = natives::of_program(args.features, args.glibc.as_deref(), crates)?;
+        let without = licences::copy(crates, &natives, &share.join("licences"))?;
         println!("{} crates, {without} of them without a licence text", crates.all.len());
-        let sbom = serde_json::to_string_pretty(&sbom::document(crates, release))?;
+        let sbom = serde_json::to_string_pretty(&sbom::document(crates, &natives, release))?;
         fs::write(share.join("sbom.cdx.json"), sbom + "\n")?;
         Ok(stage)
     }

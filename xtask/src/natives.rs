@@ -1,0 +1,95 @@
+//! The libraries that a program is linked with and that are no crates.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::build::Features;
+use crate::crates::Crates;
+use crate::{Outcome, llvm, output_of, root};
+
+/// One library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Native {
+    pub name: &'static str,
+    pub version: Option<String>,
+    /// Its licence as an SPDX expression.
+    pub licence: &'static str,
+    pub address: &'static str,
+    /// The file of its licence.
+    pub text: PathBuf,
+}
+
+impl Native {
+    /// Its folder of licences.
+    pub fn key(&self) -> String {
+        match &self.version {
+            Some(version) => format!("{}-{version}", self.name),
+            None => self.name.to_owned(),
+        }
+    }
+}
+
+/// Those of the program; with a glibc of one that Zig links.
+pub fn of_program(features: Features, glibc: Option<&str>, crates: &Crates) -> Outcome<Vec<Native>> {
+    let text = |name: &str| root().join("packaging/licences").join(name);
+    let first = |command: &mut Command, nth: usize| {
+        let said = output_of(command).ok()?;
+        said.split_whitespace().nth(nth).map(str::to_owned)
+    };
+    let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let mut natives = vec![Native {
+        name: "rust-std",
+        version: first(Command::new("rustc").arg("-V"), 1),
+        licence: "MIT OR Apache-2.0",
+        address: "https://github.com/rust-lang/rust",
+        text: PathBuf::from(sysroot.trim()).join("share/doc/rust/COPYRIGHT-library.html"),
+    }];
+    if llvm::is_in(features) {
+        // `23.1.0-4` is the fourth package of 23.1.0.
+        let bundler = crates.all.values().find(|one| one.name == "tracel-llvm-bundler");
+        natives.push(Native {
+            name: "llvm",
+            version: bundler.and_then(|one| one.version.split('-').next()).map(str::to_owned),
+            licence: "Apache-2.0 WITH LLVM-exception",
+            address: "https://github.com/llvm/llvm-project",
+            text: text("llvm.txt"),
+        });
+    }
+    if glibc.is_some() {
+        let zig = first(Command::new("zig").arg("version"), 0)
+            .or_else(|| first(Command::new("python3").args(["-m", "ziglang", "version"]), 0));
+        natives.push(Native {
+            name: "zig-compiler-rt",
+            version: zig.clone(),
+            licence: "MIT",
+            address: "https://codeberg.org/ziglang/zig",
+            text: text("zig.txt"),
+        });
+        natives.push(Native {
+            name: "zig-libunwind",
+            version: zig,
+            licence: "Apache-2.0 WITH LLVM-exception",
+            address: "https://github.com/llvm/llvm-project",
+            text: text("libunwind.txt"),
+        });
+    }
+    if llvm::is_in(features) && glibc.is_some() {
+        natives.push(Native {
+            name: "libstdc++",
+            version: first(Command::new("c++").arg("-dumpfullversion"), 0),
+            licence: "GPL-3.0-or-later WITH GCC-exception-3.1",
+            address: "https://gcc.gnu.org/git/gcc.git",
+            text: text("gcc-runtime-exception.txt"),
+        });
+        if llvm::Archives::find()?.has("z") {
+            natives.push(Native {
+                name: "zlib",
+                version: None,
+                licence: "Zlib",
+                address: "https://github.com/madler/zlib",
+                text: text("zlib.txt"),
+            });
+        }
+    }
+    Ok(natives)
+}
