@@ -92,7 +92,7 @@ pub fn folder(glibc: Option<&str>, release: &Release) -> Outcome<PathBuf> {
     }
 }
 
-/// How a release is built beyond the usual build, which is of many pieces: of one piece the program is a tenth smaller,
+/// How a release is built beyond the usual build, which is of many pieces: of one piece the program is a twelfth smaller,
 /// for four minutes more. LLVM then optimizes all crates as the last one says, which is `hearth-apps`.
 const ONE_PIECE: [&str; 3] =
     ["profile.release.lto='fat'", "profile.release.package.hearth-apps.opt-level=3", "profile.release.debug=0"];

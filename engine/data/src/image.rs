@@ -192,10 +192,11 @@ impl Image {
     }
 
     /// The values in row-major order; copies them from the device.
+    ///
+    /// # Panics
+    /// Where the device did not compute them.
     pub fn to_vec(&self) -> Vec<f32> {
-        hearth_kernels::host::read(&self.data, <[f32]>::to_vec)
-            .or_else(|| self.data.clone().try_into_vec_as::<f32>().ok())
-            .unwrap_or_default()
+        hearth_kernels::host::values(&self.data)
     }
 
     /// Bytes of its values.

@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use derive_setters::Setters;
 
 use crate::collate::{Collate, collate_with};
+use crate::dataset::words_of;
 use crate::sampler::{Sampler, Turn, shuffled, turns};
 use crate::workers::{Pool, Run};
 use crate::{Batch, DataError, Dataset, Pipeline, Sample, transform_batch};
@@ -173,9 +174,10 @@ impl DataLoader {
             let span = tracing::debug_span!("batch", epoch, first = indices.first().map(|turn| turn.index));
             let _entered = span.enter();
             // A custom data set may panic, and so may collation on a lost device.
-            catch_unwind(AssertUnwindSafe(|| make(indices, stopped))).unwrap_or_else(|_| {
+            catch_unwind(AssertUnwindSafe(|| make(indices, stopped))).unwrap_or_else(|panic| {
                 let cases: Vec<&str> = indices.iter().map(|turn| dataset.case(turn.index)).collect();
-                Err(DataError::Panic { case: cases.join(", "), what: "preparing the batch panicked".to_owned() })
+                let what = format!("preparing the batch panicked: {}", words_of(&*panic));
+                Err(DataError::Panic { case: cases.join(", "), what })
             })
         };
         let pool = (self.options.workers > 0)

@@ -36,6 +36,19 @@ pub fn read<const D: usize, R>(tensor: &Tensor<D>, look: impl FnOnce(&[f32]) -> 
     (flex.dtype() == DType::F32).then(|| look(&copy::pack(&[view(&flex)])))
 }
 
+/// The values in row-major order, copied from whichever device they are on.
+///
+/// # Panics
+/// Where a device did not compute them: it has no memory left, its driver failed, it is lost.
+pub fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
+    read(tensor, <[f32]>::to_vec).unwrap_or_else(|| {
+        tensor.clone().try_into_vec_as::<f32>().unwrap_or_else(|error| {
+            let dims = tensor.dims();
+            panic!("the device did not compute a tensor of {dims:?}: {error}")
+        })
+    })
+}
+
 /// Changes the values in place, in row-major order; a shared buffer is copied first.
 ///
 /// # Errors

@@ -2,10 +2,12 @@
 
 use std::error::Error;
 
-use crate::text;
-use std::fmt;
+use std::fmt::{self, Display};
 
+use hearth_nn::device_error::reason;
 use hearth_registry::{Document, Fault};
+
+use crate::text;
 
 /// Why work that a recipe asks for failed: a sentence, and its cause.
 ///
@@ -29,6 +31,11 @@ impl RecipeError {
     /// An error from any other error.
     pub fn from_error(error: impl Error + Send + Sync + 'static) -> Self {
         Self { message: error.to_string(), source: chain(&error) }
+    }
+
+    /// Where a device did not compute what was asked for: why, and what to do about it.
+    pub fn of_device(error: &impl Display) -> Self {
+        Self::new(format!("the device did not compute the result: {}", reason(error)))
     }
 
     /// Adds what was being done in front.

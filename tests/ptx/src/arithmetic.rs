@@ -57,6 +57,17 @@ pub(crate) fn finished(value: f64, kind: Type, finish: Finish) -> u64 {
     }
 }
 
+/// Four of the eight bytes of two registers, by four digits of which the fourth bit asks for the byte's sign alone.
+pub(crate) fn permuted(a: u64, b: u64, digits: u64) -> u64 {
+    let bytes = (a & 0xffff_ffff | b << 32).to_le_bytes();
+    let chosen = |place: u32| {
+        let digit = digits >> (4 * place) & 15;
+        let byte = bytes[digit as usize & 7];
+        u64::from(if digit & 8 == 0 { byte } else { (byte as i8 >> 7) as u8 })
+    };
+    (0..4).map(|place| chosen(place) << (8 * place)).sum()
+}
+
 pub(crate) fn compare(how: Compare, or_unordered: bool, a: u64, b: u64, kind: Type) -> bool {
     use std::cmp::Ordering;
     let order = match kind.is_float() {

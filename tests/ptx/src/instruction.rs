@@ -118,6 +118,7 @@ pub(crate) enum Does {
     Negate,
     Absolute,
     Field,
+    Permute,
     Root,
     Reciprocal,
     PowerOfTwo,

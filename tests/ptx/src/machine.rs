@@ -1,6 +1,6 @@
 //! A unit (CUDA's thread) runs until it waits for others.
 
-use crate::arithmetic::{compare, convert, cut, finished, float, integer, rounded};
+use crate::arithmetic::{compare, convert, cut, finished, float, integer, permuted, rounded};
 use crate::instruction::{Atomic, Base, Class, Does, Instruction, Operand, Space, Special, Type};
 use crate::parse::Kernel;
 
@@ -268,6 +268,7 @@ fn compute(instruction: &Instruction, [a, b, c]: [u64; 3]) -> Result<u64, String
             }
         }
         Does::ShiftRight => cut((whole(a) >> b.min(bits)) as u64, kind),
+        Does::Permute => permuted(a, b, c),
         Does::Field => cut(a, kind) >> b & ((1 << c) - 1),
         Does::And => a & b,
         Does::Or => a | b,

@@ -137,6 +137,8 @@ fn operands(text: &str) -> Vec<&str> {
 
 fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    // The mark of a number without a sign.
+    let digits = digits.strip_suffix('U').unwrap_or(digits);
     let value = match digits.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok()?,
         None => digits.parse().ok()?,
@@ -379,6 +381,7 @@ fn does(parts: &[&str]) -> Option<Does> {
         "neg" => Does::Negate,
         "abs" => Does::Absolute,
         "bfe" => Does::Field,
+        "prmt" if parts.len() == 2 => Does::Permute,
         "sqrt" => Does::Root,
         "rcp" => Does::Reciprocal,
         "ex2" => Does::PowerOfTwo,

@@ -91,6 +91,10 @@ fn integers_are_divided_cut_shifted_and_compared_by_their_type() {
         ("shr.s32 %r7, %r6, 31", u32::MAX, u32::MAX),
         ("shl.b32 %r7, %r6, 32", 5, 0),
         ("bfe.u32 %r7, %r6, 4, 8", 0xabcd, 0xbc),
+        // Digits 0 to 3 are the bytes of what is given, 4 to 7 those of the other.
+        ("prmt.b32 %r7, %r6, 0x44332211, 0x7770U", 0x8877_66f5, 0x4444_44f5),
+        ("prmt.b32 %r7, %r6, 0x44332211, 0x3340", 0x8877_66f5, 0x8888_11f5),
+        ("prmt.b32 %r7, %r6, 0x44332211, 0x98c6", 0x8877_66f5, 0x00ff_0033),
         ("max.s32 %r7, %r6, 3", u32::MAX, 3),
         ("max.u32 %r7, %r6, 3", u32::MAX, u32::MAX),
         ("setp.lt.s32 %p2, %r6, 0; selp.b32 %r7, 1, 2, %p2", u32::MAX, 1),

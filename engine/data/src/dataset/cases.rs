@@ -1,5 +1,6 @@
 //! The shared part of data sets with a pipeline: [`Cases`].
 
+use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -194,13 +195,14 @@ fn check_items(items: &[Item], pipeline: &Pipeline) -> Result<(), DataError> {
 /// Turns a panic (for example of a decoder) into an error of that case.
 pub(crate) fn guarded<T>(case: &str, work: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let what = panic
-            .downcast_ref::<&str>()
-            .map(|s| (*s).to_owned())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "unknown panic".to_owned());
-        Err(DataError::Panic { case: case.to_owned(), what: format!("panicked: {what}") })
+        Err(DataError::Panic { case: case.to_owned(), what: format!("panicked: {}", words_of(&*panic)) })
     })
+}
+
+/// What a panic said.
+pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown panic".to_owned())
 }
 
 /// The number of threads; 0 means the number of cores.

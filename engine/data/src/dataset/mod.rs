@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub(crate) use cache::free_memory;
 pub use cache::{CacheDataset, CacheOptions};
 pub use cases::TransformDataset;
-pub(crate) use cases::{guarded, no_case};
+pub(crate) use cases::{guarded, no_case, words_of};
 pub(crate) use csv::csv_columns;
 pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
 pub use decathlon::{DecathlonDataset, split_fraction};

@@ -4,6 +4,7 @@ use burn::tensor::{Tensor, TensorData};
 use rayon::prelude::*;
 
 use super::Edge;
+use crate::host;
 
 /// Outputs that are computed together, lane by lane.
 const LANES: usize = 32;
@@ -22,7 +23,7 @@ pub fn median(image: Tensor<4>, radius: [usize; 3]) -> Tensor<4> {
     if radius == [0; 3] {
         return image;
     }
-    let source = image.clone().try_into_vec_as::<f32>().unwrap_or_default();
+    let source = host::values(&image);
     if source.is_empty() {
         return image;
     }

@@ -4,6 +4,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use super::taps::{MOST_TAPS, find};
 use super::{Sampling, Target};
+use crate::host;
 
 pub(super) fn by_matrix(image: Tensor<4>, target: Target, sampling: Sampling) -> Tensor<4> {
     let size = target.size;
@@ -18,7 +19,7 @@ pub(super) fn by_matrix(image: Tensor<4>, target: Target, sampling: Sampling) ->
 pub(super) fn by_grid(image: Tensor<4>, coordinates: Tensor<4>, sampling: Sampling) -> Tensor<4> {
     let [_, sx, sy, sz] = coordinates.dims();
     let count = sx * sy * sz;
-    let values: Vec<f32> = coordinates.try_into_vec_as().unwrap_or_else(|_| vec![f32::NAN; 3 * count]);
+    let values = host::values(&coordinates);
     let points = (0..count).map(|i| std::array::from_fn(|axis| f64::from(values[axis * count + i])));
     at_points(image, points, [sx, sy, sz], sampling)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use burn::tensor::{DType, DataError, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData, TensorReadError};
 use half::f16;
 use hearth_data::Progress;
 use hearth_kernels::conv3d::plain_sums;
@@ -355,7 +355,7 @@ impl NnunetPredictor {
             for start in windows.tiles() {
                 let tile = tile(&padded, start, windows.patch);
                 let output = self.forward(network, tile, windows.patch, data.channels);
-                sum.add(start, &output.map_err(|error| NnunetError::case(error.to_string()))?);
+                sum.add(start, &output.map_err(|error| NnunetError::case(RecipeError::of_device(&error).line()))?);
                 running.advance();
             }
             sum.finish()
@@ -383,7 +383,7 @@ impl NnunetPredictor {
         tile: Vec<f32>,
         [z, y, x]: Axes3,
         channels: usize,
-    ) -> Result<Vec<f32>, DataError> {
+    ) -> Result<Vec<f32>, TensorReadError> {
         // A slice lies in the first two axes of a 2-D network.
         let shape = if self.configuration.dims() == 2 { [1, channels, y, x, 1] } else { [1, channels, z, y, x] };
         let tile = Tensor::<5>::from_data(TensorData::new(tile, shape), &self.device);
@@ -400,7 +400,7 @@ impl NnunetPredictor {
         if !mirrored.is_empty() {
             sum = sum / (mirrored.len() + 1) as f64;
         }
-        sum.into_data().try_into_vec()
+        sum.try_into_vec_as()
     }
 
     /// Labels, and probabilities if they are wanted, of outputs.

@@ -8,7 +8,8 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::affine::{IDENTITY, compose};
 use hearth_data::transforms::ResolveRegions;
-use hearth_data::{Affine, Image, Pipeline, Sample, Value};
+use hearth_data::{Affine, Image, Pipeline, Sample, Value, host_device};
+use hearth_kernels::host::is_host;
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
@@ -227,7 +228,7 @@ impl Trained {
                 format!("the network returns {shape:?} [channel, x, y, z] for an image, expected [{labels}, 1, 1, 1]");
             return Err(RecipeError::new(format!("{what}: a number for each of `labels`")));
         }
-        Ok(scores.to_vec())
+        computed(scores).map(|scores| scores.to_vec())
     }
 
     /// Segments a case whose `image` has files, or predicts the image that is learned.
@@ -288,9 +289,27 @@ impl Trained {
             let map = Image { data: map.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
             Ok((name, self.plan.prediction.invert(map, &image, false)?))
         };
-        let disagreement = maps.into_iter().map(map_on_own_grid).collect::<Outcome<_>>()?;
-        Ok(Segmented { image: made, output, probabilities, uncertainty, disagreement })
+        let disagreement = maps.into_iter().map(map_on_own_grid).collect::<Outcome<Vec<_>>>()?;
+        Ok(Segmented {
+            image: computed(made)?,
+            output,
+            probabilities: probabilities.map(computed).transpose()?,
+            uncertainty: uncertainty.map(|(map, vvc)| computed(map).map(|map| (map, vvc))).transpose()?,
+            disagreement: disagreement
+                .into_iter()
+                .map(|(name, map)| Ok((name, computed(map)?)))
+                .collect::<Outcome<_>>()?,
+        })
     }
+}
+
+/// The image in host memory: what its device could not compute shows when it is read.
+fn computed(image: Image) -> Outcome<Image> {
+    if is_host(&image.data.device()) {
+        return Ok(image);
+    }
+    let data = image.data.try_into_data().map_err(|error| RecipeError::of_device(&error))?;
+    Ok(Image { data: Tensor::from_data(data, &host_device()), ..image })
 }
 
 /// Cubic millimetres of a voxel, with a sign.

@@ -144,7 +144,7 @@ impl Trained {
             )));
         }
         let all = Tensor::cat(std::iter::once(likely).chain(maps.into_iter().map(|(_, map)| map)).collect(), 1);
-        all.try_into_vec_as::<f32>().map_err(|e| RecipeError::new(format!("the result cannot be read: {e}")))
+        all.try_into_vec_as::<f32>().map_err(|error| RecipeError::of_device(&error))
     }
 
     /// What a map comes from: the slide, the weights, the recipe's way from one to the other, and how

@@ -162,7 +162,7 @@ fn mean_grey(image: &Image, pixel: PixelType) -> f32 {
     });
     here.unwrap_or_else(|| {
         let grey = if three { grey_of(&image.data, pixel) } else { image.data.clone() };
-        grey.mean().try_into_vec_as::<f32>().ok().and_then(|v| v.first().copied()).unwrap_or(0.0)
+        host::values(&grey.mean()).first().copied().unwrap_or(0.0)
     })
 }
 

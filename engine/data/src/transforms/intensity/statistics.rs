@@ -131,7 +131,7 @@ pub(super) fn image_extremes(image: &Image, channel_wise: bool) -> Vec<(f32, f32
 
 /// A few numbers from a device.
 fn numbers(tensor: Tensor<2>) -> Vec<f64> {
-    tensor.try_into_vec_as::<f32>().unwrap_or_default().into_iter().map(f64::from).collect()
+    host::values(&tensor).into_iter().map(f64::from).collect()
 }
 
 #[cfg(test)]

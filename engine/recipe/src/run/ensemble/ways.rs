@@ -80,10 +80,11 @@ pub(super) fn estimated(decided: &[Tensor<5>]) -> Outcome<Tensor<5>> {
     let mut likely = Vec::with_capacity(channels);
     for channel in 0..channels {
         let marked = |member: &Tensor<5>| {
-            let one = member.clone().narrow(1, channel, 1).into_data();
-            one.iter::<f32>().map(|value| value > 0.5).collect::<Vec<bool>>()
+            let one = member.clone().narrow(1, channel, 1).try_into_vec_as::<f32>();
+            let one = one.map_err(|error| RecipeError::of_device(&error))?;
+            Ok(one.into_iter().map(|value| value > 0.5).collect())
         };
-        let raters: Vec<Vec<bool>> = decided.iter().map(marked).collect();
+        let raters = decided.iter().map(marked).collect::<Outcome<Vec<Vec<bool>>>>()?;
         let raters: Vec<&[bool]> = raters.iter().map(Vec::as_slice).collect();
         let found = staple(&raters).map_err(RecipeError::from_error)?;
         let values: Vec<f32> = found.probability.into_iter().map(|value| value as f32).collect();
