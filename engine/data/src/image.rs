@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData, TensorReadError};
 use serde::{Deserialize, Serialize};
 
 use crate::affine::{self, Affine};
+use crate::host_device;
 use crate::orientation::{self, Reorder};
 use crate::spatial::lazy::Laziness;
 
@@ -197,6 +198,18 @@ impl Image {
     /// Where the device did not compute them.
     pub fn to_vec(&self) -> Vec<f32> {
         hearth_kernels::host::values(&self.data)
+    }
+
+    /// The same image with its values in host memory.
+    ///
+    /// # Errors
+    /// Where the device did not compute them: it has no memory left, its driver failed, it is lost.
+    pub fn to_host(self) -> Result<Self, TensorReadError> {
+        let host = host_device();
+        if self.data.device() == host {
+            return Ok(self);
+        }
+        Ok(Image { data: Tensor::from_data(self.data.try_into_data_as::<f32>()?, &host), ..self })
     }
 
     /// Bytes of its values.

@@ -8,8 +8,7 @@ use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Tensor};
 use hearth_data::affine::{IDENTITY, compose};
 use hearth_data::transforms::ResolveRegions;
-use hearth_data::{Affine, Image, Pipeline, Sample, Value, host_device};
-use hearth_kernels::host::is_host;
+use hearth_data::{Affine, Image, Pipeline, Sample, Value};
 use hearth_nn::inferers::InferError;
 use hearth_nn::losses::one_hot;
 use hearth_nn::networks::Network;
@@ -305,11 +304,7 @@ impl Trained {
 
 /// The image in host memory: what its device could not compute shows when it is read.
 fn computed(image: Image) -> Outcome<Image> {
-    if is_host(&image.data.device()) {
-        return Ok(image);
-    }
-    let data = image.data.try_into_data().map_err(|error| RecipeError::of_device(&error))?;
-    Ok(Image { data: Tensor::from_data(data, &host_device()), ..image })
+    image.to_host().map_err(|error| RecipeError::of_device(&error))
 }
 
 /// Cubic millimetres of a voxel, with a sign.
