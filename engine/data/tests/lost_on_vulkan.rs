@@ -20,7 +20,7 @@ fn what_could_not_be_computed_is_no_image_on_vulkan() {
     assert_eq!((here.data.device(), here.to_vec()), (host_device(), vec![3.0; 8]));
 
     // One TiB.
-    let lost = Image::new(Tensor::<1>::ones([1 << 38], &device).slice([0..8]).reshape([1, 2, 2, 2]), IDENTITY);
+    let lost = Image::new(Tensor::<1>::ones([1_usize << 38], &device).slice([0..8]).reshape([1, 2, 2, 2]), IDENTITY);
     let panic = catch_unwind(AssertUnwindSafe(|| lost.to_vec())).expect_err("there are no such values");
     let said = panic.downcast_ref::<String>().expect("a text");
     assert!(said.starts_with("the device did not compute a tensor of [1, 2, 2, 2]: "), "{said}");
