@@ -1,7 +1,9 @@
 //! Errors and their messages.
 
-use std::fmt::{self, Write as _};
+use std::fmt::{self, Display, Write as _};
 use std::path::PathBuf;
+
+use hearth_kernels::device_error::reason;
 
 /// A transform could not do its work. The pipeline adds case, file, step, shape and spacing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,11 @@ impl TransformError {
     /// An error with this message.
     pub fn new(what: impl Into<String>) -> Self {
         TransformError { what: what.into(), expected: None, advice: None, key: None }
+    }
+
+    /// Where a device did not compute values that are needed: why, and what to do about it.
+    pub fn of_device(error: &impl Display) -> Self {
+        Self::new(format!("the device did not compute the values: {}", reason(error)))
     }
 
     /// Sets what was expected.

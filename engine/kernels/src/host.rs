@@ -10,6 +10,7 @@ use burn::backend::{DispatchDevice, Flex, tensor::FloatTensor};
 use burn::tensor::{DType, TensorData};
 
 use crate::copy;
+use crate::device_error::reason;
 
 /// The view of its buffer that an f32 tensor has.
 fn view(tensor: &FloatTensor<Flex>) -> copy::View<'_> {
@@ -44,7 +45,7 @@ pub fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     read(tensor, <[f32]>::to_vec).unwrap_or_else(|| {
         tensor.clone().try_into_vec_as::<f32>().unwrap_or_else(|error| {
             let dims = tensor.dims();
-            panic!("the device did not compute a tensor of {dims:?}: {error}")
+            panic!("the device did not compute a tensor of {dims:?}: {}", reason(&error))
         })
     })
 }

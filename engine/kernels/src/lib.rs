@@ -48,6 +48,7 @@ pub mod choices;
 pub mod conv3d;
 mod copy;
 pub mod counter_rng;
+pub mod device_error;
 pub mod dropout;
 mod exchange;
 pub mod filter;

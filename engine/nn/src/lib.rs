@@ -29,7 +29,6 @@
 pub mod blocks;
 mod class_size;
 pub mod cost;
-pub mod device_error;
 pub mod diffusion;
 mod glob;
 mod ignored;

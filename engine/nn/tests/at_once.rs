@@ -8,7 +8,7 @@ mod gpu;
 use std::cell::RefCell;
 
 use burn::tensor::{Device, Int, Tensor};
-use hearth_nn::device_error::{is_out_of_memory, reason};
+use hearth_kernels::device_error::{is_out_of_memory, reason};
 use hearth_nn::inferers::{Inferer, SlidingWindowInferer};
 
 /// A value that the device computes within a block of so many floats, or its error.

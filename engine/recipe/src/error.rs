@@ -4,7 +4,7 @@ use std::error::Error;
 
 use std::fmt::{self, Display};
 
-use hearth_nn::device_error::reason;
+use hearth_kernels::device_error::reason;
 use hearth_registry::{Document, Fault};
 
 use crate::text;

@@ -101,9 +101,7 @@ fn scan_on_device(image: &Image, channels: &[usize], select: Select) -> Result<C
     for axis in 0..3 {
         let others = [0, 1, 2].into_iter().filter(|a| *a != axis);
         let line = others.fold(any.clone(), |t, a| t.max_dim(a));
-        let line: Vec<f32> = line
-            .try_into_vec_as()
-            .map_err(|e| TransformError::new(format!("reading from the device failed: {e:?}")))?;
+        let line: Vec<f32> = line.try_into_vec_as().map_err(|error| TransformError::of_device(&error))?;
         let Some(first) = line.iter().position(|v| *v > 0.0) else { return Ok(None) };
         low[axis] = first;
         high[axis] = line.iter().rposition(|v| *v > 0.0).unwrap_or(first);

@@ -20,9 +20,7 @@ pub(super) fn pad_statistic(
     let [c, mut shape @ ..] = data.dims();
     let mut values = match host::read(&data, <[f32]>::to_vec) {
         Some(values) => values,
-        None => data
-            .try_into_vec_as::<f32>()
-            .map_err(|e| TransformError::new(format!("reading from the device failed: {e:?}")))?,
+        None => data.try_into_vec_as::<f32>().map_err(|error| TransformError::of_device(&error))?,
     };
     for axis in 0..3 {
         let (n, front, back) = (shape[axis], before[axis], after[axis]);

@@ -151,11 +151,7 @@ pub(super) fn with_values(image: &Image, look: impl FnMut(&[f32])) -> Result<(),
     if host::read(&image.data, &mut look).is_some() {
         return Ok(());
     }
-    let values = image
-        .data
-        .clone()
-        .try_into_vec_as::<f32>()
-        .map_err(|e| TransformError::new(format!("reading from the device failed: {e:?}")))?;
+    let values = image.data.clone().try_into_vec_as::<f32>().map_err(|error| TransformError::of_device(&error))?;
     look(&values);
     Ok(())
 }

@@ -175,9 +175,8 @@ fn sums(patches: &Patches) -> Result<Vec<f32>, TransformError> {
     }
     let channels = elsewhere[0].dims()[0];
     // One transfer for all.
-    let values: Vec<f32> = Tensor::cat(elsewhere, 0)
-        .try_into_vec_as()
-        .map_err(|e| TransformError::new(format!("reading from the device failed: {e:?}")))?;
+    let values: Vec<f32> =
+        Tensor::cat(elsewhere, 0).try_into_vec_as().map_err(|error| TransformError::of_device(&error))?;
     Ok(values.chunks(channels).map(|sums| sums.iter().map(|v| f64::from(*v)).sum::<f64>() as f32).collect())
 }
 

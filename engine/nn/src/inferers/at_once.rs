@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burn::tensor::Tensor;
+use hearth_kernels::device_error::is_out_of_memory;
 use hearth_kernels::host;
-
-use crate::device_error::is_out_of_memory;
 
 /// What users of a run are shown (`hearth_engine::NOTICE_TARGET`).
 const NOTICE_TARGET: &str = "hearth::notice";

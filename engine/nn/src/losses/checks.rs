@@ -1,6 +1,7 @@
 //! The checks before a loss is computed: values are finite and labels are classes.
 
 use burn::tensor::{DType, Tensor};
+use hearth_kernels::device_error::reason;
 use hearth_kernels::host;
 
 use super::LossError;
@@ -32,7 +33,7 @@ fn look<R>(x: &Tensor<5>, mut look: impl FnMut(&[f32]) -> R) -> Result<R, LossEr
     match host::read(&x, &mut look) {
         Some(found) => Ok(found),
         None => {
-            let values = x.try_into_vec_as::<f32>().map_err(|e| LossError::Read { reason: e.to_string() })?;
+            let values = x.try_into_vec_as::<f32>().map_err(|e| LossError::Read { reason: reason(&e) })?;
             Ok(look(&values))
         }
     }

@@ -2,6 +2,7 @@
 
 use burn::tensor::{DType, Tensor, TensorData};
 use derive_setters::Setters;
+use hearth_kernels::device_error::reason;
 use hearth_kernels::label::{To, distances};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,7 +88,7 @@ impl HausdorffDtLoss {
         let [_, _, nx, ny, nz] = shape;
         let plain = x.clone().without_autodiff();
         let device = plain.device();
-        let read = |e: &dyn std::fmt::Display| LossError::Read { reason: e.to_string() };
+        let read = |e: &dyn std::fmt::Display| LossError::Read { reason: reason(&e) };
         let values = plain.try_into_vec_as::<f32>().map_err(|e| read(&e))?;
         let volume = nx * ny * nz;
         let mut field = vec![0.0_f32; values.len()];

@@ -1,9 +1,9 @@
 //! The preparation of predictions and labels for metrics.
 
 use burn::tensor::{DType, Tensor};
+use hearth_kernels::device_error::reason;
 
 use super::MetricError;
-use crate::device_error::reason;
 use crate::ignored::counted;
 
 /// An error where the shapes differ.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use burn::tensor::{Device, Tensor, TensorData};
 use hearth_data::Batch;
 use hearth_engine::{Combine, DType, HostError, HostTensor};
-use hearth_nn::device_error::reason;
+use hearth_kernels::device_error::reason;
 
 use crate::batch::facts::Facts;
 use crate::batch::step_error::{StepError, name_cases};

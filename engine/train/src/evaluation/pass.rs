@@ -9,7 +9,7 @@ use hearth_engine::{
     BoxError, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues, Level, NamesOf, State,
     Workflow, not_offered, trace,
 };
-use hearth_nn::device_error::reason;
+use hearth_kernels::device_error::reason;
 use hearth_nn::losses::Loss;
 use hearth_nn::metrics::Metric;
 use hearth_nn::networks::Network;

@@ -4,7 +4,7 @@
 use burn::module::{ModuleVisitor, Param};
 use burn::tensor::{DType, Int, Tensor};
 use hearth_engine::{HostError, LayerStatistics};
-use hearth_nn::device_error::reason;
+use hearth_kernels::device_error::reason;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::Gradients;
 use hearth_nn::parameters;

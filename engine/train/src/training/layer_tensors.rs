@@ -3,7 +3,7 @@
 use burn::module::{ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use hearth_engine::{HostError, HostTensor};
-use hearth_nn::device_error::reason;
+use hearth_kernels::device_error::reason;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::Gradients;
 use hearth_nn::{ParameterName, parameters};

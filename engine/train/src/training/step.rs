@@ -9,7 +9,7 @@ use hearth_engine::{
     Level, Metrics, NamesOf, Snapshot, State, Wants, Workflow, Written, not_offered, trace,
 };
 use hearth_kernels::conv3d::as_part_of;
-use hearth_nn::device_error::reason;
+use hearth_kernels::device_error::reason;
 use hearth_nn::layers::SyncedNorms;
 use hearth_nn::losses::{Loss, LossError};
 use hearth_nn::networks::Network;

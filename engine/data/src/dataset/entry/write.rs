@@ -1,5 +1,6 @@
 //! Encodes samples as bytes.
 
+use hearth_kernels::device_error::reason;
 use rayon::prelude::*;
 
 use super::chunk::{Kind, pack};
@@ -50,10 +51,8 @@ pub(crate) fn encode(samples: &[Sample], key: [u8; 32], storage: Storage) -> Res
 
 fn encode_image(image: &Image, storage: Storage, chunks: &mut Vec<u8>) -> Result<ImageHead, String> {
     let shape = image.data.dims();
-    let values = image.to_vec();
-    if values.len() != shape.iter().product::<usize>() {
-        return Err("reading from the device failed".to_owned());
-    }
+    let host = image.clone().to_host();
+    let values = host.map_err(|error| format!("was not computed by its device: {}", reason(&error)))?.to_vec();
     let kind = Kind::choose(&values, storage)
         .ok_or_else(|| "has values beyond 65504, which f16 can't hold; store as exact or f32".to_owned())?;
     let mut head = ImageHead {

@@ -16,11 +16,11 @@ fn size_asked_for(error: &str) -> Option<u64> {
     })
 }
 
-/// Why the device did not compute a value: for a lack of memory what can be done, else its own words.
+/// Why the device did not compute a value: for a lack of memory what can be done, else its own words, in one line.
 pub fn reason(error: &impl Display) -> String {
     let text = error.to_string();
     if !is_out_of_memory(&text) {
-        return text;
+        return line(&text);
     }
     let asked = match size_asked_for(&text) {
         Some(bytes) => format!(", where {:.1} MiB more are needed", bytes as f64 / (1 << 20) as f64),
@@ -29,6 +29,21 @@ pub fn reason(error: &impl Display) -> String {
     format!(
         "the device is out of memory{asked}: take a smaller batch, crop or window; `hearth memory RECIPE` says what fits"
     )
+}
+
+/// Causes one behind the other, without the calls that led there.
+fn line(text: &str) -> String {
+    let mut words = Vec::new();
+    let mut is_of_calls = false;
+    for part in text.lines().map(str::trim) {
+        match part {
+            "Caused by:" => is_of_calls = false,
+            "Backtrace:" | "Asked at:" => is_of_calls = true,
+            _ if is_of_calls || part.is_empty() => {}
+            _ => words.push(part),
+        }
+    }
+    words.join(": ")
 }
 
 #[cfg(test)]
@@ -45,5 +60,18 @@ mod tests {
              `hearth memory RECIPE` says what fits"
         );
         assert_eq!(reason(&"the device is lost"), "the device is lost");
+    }
+
+    /// What CubeCL 0.11.3 said of a kernel that its driver did not take.
+    #[test]
+    fn causes_stand_in_one_line_without_calls() {
+        let said = "An error happened during execution\nCaused by:\n  The bytes were never written (failure #693)\n\
+                    Caused by:\n  Unable to load the PTX: DriverError(CUDA_ERROR_INVALID_PTX)\nBacktrace:\n   0: frame\n\
+                    Caused by:\n  the end\nBacktrace:\nNo backtrace available\nAsked at:\nNo backtrace available";
+        assert_eq!(
+            reason(&said),
+            "An error happened during execution: The bytes were never written (failure #693): \
+             Unable to load the PTX: DriverError(CUDA_ERROR_INVALID_PTX): the end"
+        );
     }
 }
