@@ -10,7 +10,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use burn::tensor::Tensor;
 use hearth_data::affine::IDENTITY;
 use hearth_data::{Image, host_device};
-use hearth_kernels::device_error::reason;
 
 #[test]
 #[ignore = "needs a Vulkan driver"]
@@ -25,6 +24,5 @@ fn what_could_not_be_computed_is_no_image_on_vulkan() {
     let panic = catch_unwind(AssertUnwindSafe(|| lost.to_vec())).expect_err("there are no such values");
     let said = panic.downcast_ref::<String>().expect("a text");
     assert!(said.starts_with("the device did not compute a tensor of [1, 2, 2, 2]: "), "{said}");
-    let error = lost.to_host().expect_err("there are no such values").to_string();
-    assert!(said.ends_with(&reason(&error)), "{said}: {error}");
+    assert!(lost.to_host().is_err());
 }
