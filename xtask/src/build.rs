@@ -99,12 +99,10 @@ const ONE_PIECE: [&str; 3] =
 
 /// Builds the program; with a glibc by `cargo zigbuild`, whose linker knows the symbols of old ones, and of one piece.
 pub fn build(features: Features, glibc: Option<&str>, release: &Release) -> Outcome {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
     let mut linking = Vec::new();
-    match glibc {
+    let mut command = match glibc {
         Some(version) => {
-            command = Command::new("cargo-zigbuild");
+            let mut command = Command::new("cargo-zigbuild");
             command.arg("rustc").arg("--target").arg(format!("{}.{version}", release.target)).args(["--bin", "hearth"]);
             command.args(ONE_PIECE.iter().flat_map(|option| ["--config", option]));
             if llvm::is_in(features) {
@@ -115,9 +113,14 @@ pub fn build(features: Features, glibc: Option<&str>, release: &Release) -> Outc
                     command.env(compiler, "c++");
                 }
             }
+            command
         }
-        None => drop(command.arg("build")),
-    }
+        None => {
+            let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            command.arg("build");
+            command
+        }
+    };
     command.args(["--release", "--locked", "--package", "hearth-apps"]);
     if let Some(feature) = features.feature() {
         command.arg("--features").arg(format!("hearth-apps/{feature}"));

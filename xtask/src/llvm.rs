@@ -91,7 +91,6 @@ fn newer_glibc(folder: &Path) -> Outcome<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients;
 
     /// They do what those of the system do, which are called by other names here.
     #[cfg(target_os = "linux")]
@@ -159,7 +158,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn live_archives_go_into_a_program() {
-        if clients::find_program("c++", "arguments_name_the_archives").is_none() {
+        if crate::clients::find_program("c++", "arguments_name_the_archives").is_none() {
             return;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -37,12 +37,14 @@ pub fn of_program(features: Features, glibc: Option<&str>, crates: &Crates) -> O
         said.split_whitespace().nth(nth).map(str::to_owned)
     };
     let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let copyright = PathBuf::from(sysroot.trim()).join("share/doc/rust/COPYRIGHT-library.html");
     let mut natives = vec![Native {
         name: "rust-std",
         version: first(Command::new("rustc").arg("-V"), 1),
         licence: "MIT OR Apache-2.0",
         address: "https://github.com/rust-lang/rust",
-        text: PathBuf::from(sysroot.trim()).join("share/doc/rust/COPYRIGHT-library.html"),
+        // Compilers of distributions lack it; the text of one of its licences is this repository's.
+        text: if copyright.is_file() { copyright } else { root().join("LICENSE") },
     }];
     if llvm::is_in(features) {
         // `23.1.0-4` is the fourth package of 23.1.0.
@@ -81,6 +83,7 @@ pub fn of_program(features: Features, glibc: Option<&str>, crates: &Crates) -> O
             address: "https://gcc.gnu.org/git/gcc.git",
             text: text("gcc-runtime-exception.txt"),
         });
+        // The linker is given it, whether or not this build of LLVM compresses.
         if llvm::Archives::find()?.has("z") {
             natives.push(Native {
                 name: "zlib",

@@ -1,5 +1,6 @@
 /* Functions of newer glibcs that LLVM and GCC's C++ library call, by what an old one has. They are weak: the glibc or the
    library that also has one of them wins. <malloc.h> is left out because it declares `mallinfo2` in the glibcs that have it. */
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -28,6 +29,9 @@ WEAK struct wide_counts mallinfo2(void) {
 WEAK uint32_t arc4random(void) {
     uint32_t value = 0;
     while (getrandom(&value, sizeof value, 0) != sizeof value) {
+        if (errno != EINTR) {
+            abort();
+        }
     }
     return value;
 }

@@ -183,6 +183,7 @@ fn live_dpkg_unpacks_the_package() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn what_cannot_be_built_is_told_before_it_is_tried() {
     let folder = tempfile::tempdir().unwrap();

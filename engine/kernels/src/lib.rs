@@ -33,6 +33,7 @@
 //! - [`mod@linear`]: a matrix for the last axis, forward and backward.
 //! - [`memory`]: an allocator that keeps large blocks for reuse.
 //! - [`mod@update`]: steps of optimizers in one pass, in place; [`gradients`]: their norm and scale.
+//! - [`device_error`]: what the error of a device means to a user.
 //! - [`TuningClock`]: time that goes into finding a GPU's fastest kernels; [`Tune`]: how much may.
 //! - [`join_thread_pool`]: the thread that trains works too, instead of waiting.
 //! - [`use_kernels`]: turns the kernels of networks off, to compare.
