@@ -1,26 +1,20 @@
-//! Recipes: from a TOML file to a trainer, an evaluator and a predictor.
+//! What a recipe says: from a TOML file to checked values.
 //!
-//! * [`recipe`]: what a recipe can say, its text with positions, `--set`, the bundled ones.
+//! * [`recipe`]: the schema, its text with positions, `--set`, the bundled recipes.
 //! * [`task`]: what is learned.
-//! * [`advice`]: what would make a run faster, from a profile of it.
-//! * [`run`]: what is built from it. [`Plan`](run::Plan) checks it, [`Session`](run::Session)
-//!   trains, [`Trained`](run::Trained) evaluates and predicts.
-//! * [`nnunet`]: prediction by trained models of nnU-Net v2.
-//! * [`bundle`]: MONAI bundles.
-//! * [`store`]: a local store of trained models.
+//! * [`nnunet`]: nnU-Net's raw data sets, steps and training recipes.
+//! * [`notice`]: lines that a run reports.
 //!
-//! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
+//! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`mod@notice`]).
 
-pub mod advice;
-pub mod bundle;
 mod error;
-pub mod export;
 pub mod nnunet;
 pub mod notice;
 pub mod recipe;
-pub mod run;
-pub mod store;
 pub mod task;
 pub mod text;
+
+#[doc(hidden)]
+pub use tracing;
 
 pub use error::{At, Context, Outcome, RecipeError};

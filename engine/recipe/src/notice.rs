@@ -5,18 +5,19 @@
 pub const TARGET: &str = hearth_engine::NOTICE_TARGET;
 
 /// Reports a line.
+#[macro_export]
 macro_rules! notice {
-    ($($arg:tt)*) => { ::tracing::info!(target: $crate::notice::TARGET, $($arg)*) };
+    ($($arg:tt)*) => { $crate::tracing::info!(target: $crate::notice::TARGET, $($arg)*) };
 }
 
 /// Reports something that the user may not have meant.
+#[macro_export]
 macro_rules! warning {
-    ($($arg:tt)*) => { ::tracing::warn!(target: $crate::notice::TARGET, $($arg)*) };
+    ($($arg:tt)*) => { $crate::tracing::warn!(target: $crate::notice::TARGET, $($arg)*) };
 }
 
 /// Reports what ends a run of several ranks; shown by whichever of them it happens to.
+#[macro_export]
 macro_rules! failure {
-    ($($arg:tt)*) => { ::tracing::error!(target: $crate::notice::TARGET, $($arg)*) };
+    ($($arg:tt)*) => { $crate::tracing::error!(target: $crate::notice::TARGET, $($arg)*) };
 }
-
-pub(crate) use {failure, notice, warning};

@@ -15,11 +15,17 @@ const WRITTEN: [&str; 3] = [".nii.gz", ".nii", ".png"];
 
 /// The classes of nnU-Net that read images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reader {
+pub enum Reader {
     /// `SimpleITKIO`
-    SimpleItk { reorient: bool },
+    SimpleItk {
+        /// Whether axes are turned to RAS.
+        reorient: bool,
+    },
     /// `NibabelIO`
-    Nibabel { reorient: bool },
+    Nibabel {
+        /// Whether axes are turned to RAS.
+        reorient: bool,
+    },
     /// `NaturalImage2DIO`
     Picture,
 }
@@ -75,7 +81,10 @@ pub struct CaseImage {
 }
 
 /// Reads all channels of a case, which must agree in size and spacing.
-pub(super) fn read(reader: Reader, case: &Case) -> Outcome<CaseImage> {
+///
+/// # Errors
+/// Files that cannot be read, and channels that differ.
+pub fn read(reader: Reader, case: &Case) -> Outcome<CaseImage> {
     let mut whole: Option<CaseImage> = None;
     for path in &case.files {
         let one = read_file(reader, path)?;
@@ -194,7 +203,7 @@ fn flip<T: Copy>(mut volume: Volume<T>, axes: [bool; 3]) -> Volume<T> {
 
 impl Grid {
     /// A label map of a file on this grid, in the axes in which images are read.
-    pub(super) fn oriented(&self, labels: Volume<u16>) -> Volume<u16> {
+    pub fn oriented(&self, labels: Volume<u16>) -> Volume<u16> {
         match self {
             Grid::Nifti { turned: Some(turned), .. } => turn(labels, *turned),
             _ => labels,
@@ -202,7 +211,7 @@ impl Grid {
     }
 
     /// Writes labels on this grid; `wide` as 16 bits.
-    pub(super) fn write(&self, path: &Path, labels: &Volume<u16>, wide: bool) -> Outcome {
+    pub fn write(&self, path: &Path, labels: &Volume<u16>, wide: bool) -> Outcome {
         match self {
             Grid::Nifti { header, affine, turned } => {
                 let turned = turned.map(|turned| turn_back(labels.clone(), turned));
@@ -223,7 +232,10 @@ impl Grid {
 }
 
 /// The labels of a file, in the axes of the case whose grid is given.
-pub(super) fn read_labels(reader: Reader, path: &Path, grid: &Grid) -> Outcome<Volume<u16>> {
+///
+/// # Errors
+/// A file that cannot be read or is no label map.
+pub fn read_labels(reader: Reader, path: &Path, grid: &Grid) -> Outcome<Volume<u16>> {
     let doing = || format!("the labels {}", path.display());
     let image = read_file(reader_as_it_lies(reader), &path.to_owned()).while_doing(doing)?;
     let label = |value: &f32| {

@@ -1,0 +1,299 @@
+//! Chains of transforms: the components of a `Compose`, as steps that run here.
+
+mod build;
+
+use std::sync::Arc;
+
+use hearth_bundle::{Fault, Function, Value};
+use hearth_data::transforms::Invert;
+use hearth_data::{Image, Transform};
+use hearth_nn::post::{Activations, AsDiscrete};
+
+use crate::bundle::chain::build::steps;
+
+use crate::bundle::array_form::in_order;
+use crate::bundle::case::Case;
+use crate::bundle::classes::Classes;
+use crate::bundle::field;
+use crate::bundle::field::{Field, Kind};
+use crate::bundle::nodes::components;
+use crate::bundle::save::Save;
+use crate::bundle::writing::Writing;
+use hearth_recipe::{Context, Outcome, RecipeError};
+
+/// An activation, and a function of the config's after it.
+type Activated = (Activations, Option<Arc<Function>>);
+
+/// What a step does.
+enum Work {
+    /// A transform of the registry.
+    Registered(Box<dyn Transform>),
+    /// Values as a type of numbers has them.
+    Cast(String),
+    /// A function of one tensor, for each key.
+    Lambda(Vec<Arc<Function>>),
+    Activations(Vec<Activated>),
+    Discrete(Vec<AsDiscrete>),
+    /// Back to the grid of another key, and what is done to the values then.
+    Invert(Invert, Option<Arc<Function>>),
+    /// Colours as RGB, whatever the picture has.
+    Rgb,
+    /// The axes of the file in another order, the first one as channels.
+    Axes(Vec<usize>),
+    Save(Save),
+    Classes(Classes),
+}
+
+/// A step of a chain.
+pub(crate) struct Step {
+    id: String,
+    name: String,
+    keys: Vec<String>,
+    may_lack: bool,
+    work: Work,
+}
+
+/// Steps in order.
+#[derive(Default)]
+pub(crate) struct Chain {
+    pub steps: Vec<Step>,
+    /// What was left out or taken as something else.
+    pub notes: Vec<String>,
+    /// Whether steps may be random.
+    random: bool,
+}
+
+impl Chain {
+    /// Of the value of a `transform`: a `Compose`, a transform, a list of them, or nothing.
+    ///
+    /// # Errors
+    /// All that is not supported.
+    pub fn new(value: Option<&Value>) -> Result<Self, Vec<Fault>> {
+        Self::of(value, Chain::default())
+    }
+
+    /// The same, whose steps may be random: what they draw is keyed by the seed of the case.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn random(value: Option<&Value>) -> Result<Self, Vec<Fault>> {
+        Self::of(value, Chain { random: true, ..Chain::default() })
+    }
+
+    fn of(value: Option<&Value>, mut chain: Chain) -> Result<Self, Vec<Fault>> {
+        let mut faults = Vec::new();
+        chain.add(value, &mut faults);
+        if faults.is_empty() { Ok(chain) } else { Err(faults) }
+    }
+
+    fn add(&mut self, value: Option<&Value>, faults: &mut Vec<Fault>) {
+        let Some(list) = components(value) else {
+            // An unknown value has its own fault already.
+            if !matches!(value, Some(Value::Unknown)) && !value.is_some_and(has_unknown) {
+                let kind = value.map(Value::kind).unwrap_or_default();
+                faults
+                    .push(Fault::new(hearth_bundle::FaultKind::Component, format!("{kind} is no chain of transforms")));
+            }
+            for component in value.and_then(Value::as_slice).unwrap_or_default().iter().filter_map(Value::as_component)
+            {
+                self.add(Some(&Value::Component(component.clone())), faults);
+            }
+            return;
+        };
+        for component in list {
+            if component.name() == "Compose" {
+                self.add(component.get("transforms"), faults);
+                continue;
+            }
+            match steps(&component, self.random, &mut self.notes) {
+                Ok(steps) => self.steps.extend(steps),
+                Err(fault) => faults.push(fault),
+            }
+        }
+    }
+
+    /// The keys that files are read to.
+    pub fn loads(&self) -> Vec<String> {
+        let loads = self.steps.iter().filter(|step| step.name == "LoadImage");
+        loads.flat_map(|step| step.keys.iter().cloned()).collect()
+    }
+
+    /// Warns where label maps are mapped back between their values.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut decided: Vec<&String> = Vec::new();
+        let mut warnings = Vec::new();
+        for step in &self.steps {
+            match &step.work {
+                Work::Discrete(_) => decided.extend(&step.keys),
+                Work::Invert(invert, _) if step.keys.iter().any(|key| decided.contains(&key)) => {
+                    let linear = serde_json::to_value(invert).is_ok_and(|table| table["nearest_interp"] != true);
+                    if linear {
+                        let what = "labels are mapped back linearly (nearest_interp: false), as the config says: the \
+                                    file will have values between labels";
+                        warnings.push(format!("{}: {what}", step.id));
+                    }
+                }
+                _ => {}
+            }
+        }
+        warnings
+    }
+
+    /// Runs the steps on a case.
+    ///
+    /// # Errors
+    /// That of a step, with its id.
+    pub fn run(&self, case: &mut Case, writing: &mut Writing) -> Outcome {
+        for step in &self.steps {
+            step.run(case, writing).while_doing(|| format!("{}: {}", step.id, step.name))?;
+        }
+        Ok(())
+    }
+
+    /// Ends what is written once for all cases.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn finish(&self, writing: &mut Writing) -> Outcome {
+        for step in &self.steps {
+            if let Work::Classes(classes) = &step.work {
+                classes.finish(writing)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn has_unknown(value: &Value) -> bool {
+    match value {
+        Value::Unknown => true,
+        other => other.as_slice().is_some_and(|items| items.iter().any(has_unknown)),
+    }
+}
+
+impl Step {
+    fn run(&self, case: &mut Case, writing: &mut Writing) -> Outcome {
+        match &self.work {
+            Work::Registered(transform) => {
+                let draw = case.draw();
+                let mut made = transform.apply(std::mem::take(&mut case.sample), &draw)?;
+                if made.len() != 1 {
+                    let what = format!("makes {} samples of one; inference keeps one for each case", made.len());
+                    return Err(RecipeError::new(what));
+                }
+                case.sample = made.swap_remove(0);
+                Ok(())
+            }
+            Work::Classes(classes) => {
+                let keys = self.present(case)?;
+                keys.iter().try_for_each(|(_, key)| classes.add(case, key, writing))
+            }
+            Work::Save(save) => {
+                let keys = self.present(case)?;
+                keys.iter().try_for_each(|(_, key)| save.write(case, key, writing))
+            }
+            work => {
+                for (place, key) in self.present(case)? {
+                    case.numbers_to_image(&key);
+                    self.change(case, work, place, &key)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The keys that the case has, with their places.
+    fn present(&self, case: &Case) -> Outcome<Vec<(usize, String)>> {
+        let mut present = Vec::new();
+        for (place, key) in self.keys.iter().enumerate() {
+            match case.sample.values.contains_key(key) {
+                true => present.push((place, key.clone())),
+                false if self.may_lack => {}
+                false => drop(case.sample.get(key)?),
+            }
+        }
+        Ok(present)
+    }
+
+    fn change(&self, case: &mut Case, work: &Work, place: usize, key: &str) -> Outcome {
+        let dtype = case.dtypes.get(key).cloned();
+        if let Work::Invert(invert, function) = work {
+            // Only one key is changed at a time, so the transform is asked for it by its place.
+            let original = self.original(invert, key, place);
+            let original = case.sample.image(&original)?.clone();
+            case.sample.update(key, |prediction| invert.invert(prediction, &original, place))?;
+            if let Some(function) = function {
+                self.function(case, key, function, Kind::Float)?;
+            }
+            return Ok(());
+        }
+        match work {
+            Work::Lambda(functions) => {
+                let kind = match dtype.as_deref() {
+                    Some("bool") => Kind::Bool,
+                    Some(name) if name.contains("int") => Kind::Int,
+                    _ => Kind::Float,
+                };
+                self.function(case, key, &functions[place], kind)
+            }
+            Work::Cast(dtype) => {
+                let dims = case.sample.image(key)?.meta.spatial_dims;
+                case.sample.update(key, |image| {
+                    let data = field::cast(Field::new(image.data, dims, Kind::Float), dtype).data;
+                    Ok(Image { data, ..image })
+                })?;
+                case.dtypes.insert(key.to_owned(), dtype.clone());
+                Ok(())
+            }
+            Work::Activations(each) => {
+                let (activations, function) = &each[place];
+                let mut image = case.sample.take_image(key)?;
+                image.data = activations.apply(image.data.unsqueeze())?.squeeze_dim(0);
+                case.sample.values.insert(key.to_owned(), hearth_data::Value::Image(image));
+                case.dtypes.remove(key);
+                function.as_ref().map_or(Ok(()), |function| self.function(case, key, function, Kind::Float))
+            }
+            Work::Discrete(each) => {
+                let mut image = case.sample.take_image(key)?;
+                image.data = each[place].apply(image.data.unsqueeze())?.squeeze_dim(0);
+                case.sample.values.insert(key.to_owned(), hearth_data::Value::Image(image));
+                case.dtypes.remove(key);
+                Ok(())
+            }
+            Work::Rgb => Ok(case.sample.update(key, |mut image| {
+                let channels = image.channels();
+                image.data = match channels {
+                    1 | 2 => image.data.narrow(0, 0, 1).repeat_dim(0, 3),
+                    _ => image.data.narrow(0, 0, 3),
+                };
+                Ok(image)
+            })?),
+            Work::Axes(axes) => {
+                let image = in_order(case.sample.take_image(key)?, axes)?;
+                case.sample.values.insert(key.to_owned(), hearth_data::Value::Image(image));
+                Ok(())
+            }
+            Work::Registered(_) | Work::Invert(..) | Work::Save(_) | Work::Classes(_) => Ok(()),
+        }
+    }
+
+    fn original(&self, invert: &Invert, key: &str, place: usize) -> String {
+        let table = serde_json::to_value(invert).unwrap_or_default();
+        let originals = &table["orig_keys"];
+        let found = originals.as_str().or_else(|| originals.get(place).or_else(|| originals.get(0))?.as_str());
+        found.unwrap_or(key).to_owned()
+    }
+
+    fn function(&self, case: &mut Case, key: &str, function: &Function, kind: Kind) -> Outcome {
+        let image = case.sample.take_image(key)?;
+        let made = field::apply(function, Field::new(image.data, image.meta.spatial_dims, kind))?;
+        match made.kind {
+            Kind::Float => drop(case.dtypes.remove(key)),
+            Kind::Int => drop(case.dtypes.insert(key.to_owned(), "int64".to_owned())),
+            Kind::Bool => drop(case.dtypes.insert(key.to_owned(), "bool".to_owned())),
+        }
+        let image = Image { data: made.data, ..image };
+        case.sample.values.insert(key.to_owned(), hearth_data::Value::Image(image));
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! The cases of a data loader: lists of dictionaries, tables, draws.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::{Tensor, TensorData};
+use hearth_bundle::{CallValue, Component, Fault, Value};
+use hearth_data::{DrawKey, host_device};
+
+use crate::bundle::array_form::{cases, is_array_form, keyed};
+use crate::bundle::field;
+use crate::bundle::nodes::{components, fault, is, texts};
+use crate::bundle::streams::Streams;
+
+/// What an evaluator goes through.
+pub(crate) enum Cases {
+    /// Dictionaries, before their transforms.
+    List(Vec<Value>),
+    /// Tensors, `[channel, x, y, z]`, that need none.
+    Drawn(Vec<Tensor<4>>),
+    /// Cases of several streams of images.
+    Streams(Streams),
+    /// What is not supported, or of which nothing is known.
+    Unfit(Vec<Fault>),
+    /// Patches of slides.
+    Slides(Arc<Component>, Vec<Value>),
+}
+
+/// A data loader, taken apart.
+pub(crate) struct Loading {
+    pub cases: Cases,
+    pub transform: Option<Value>,
+    pub batch: usize,
+}
+
+pub(crate) const LOADERS: [&str; 2] = ["DataLoader", "ThreadDataLoader"];
+pub(crate) const DATASETS: [&str; 6] =
+    ["Dataset", "CacheDataset", "PersistentDataset", "CacheNTransDataset", "LMDBDataset", "SmartCacheDataset"];
+
+impl Loading {
+    /// Of the value of `val_data_loader`; `images` replace what the config lists.
+    ///
+    /// # Errors
+    /// Classes that are not here; data that are no list of dictionaries.
+    pub fn new(evaluator: &Component, images: &[String], seed: i64, folder: &Path) -> Result<Self, Fault> {
+        let loader = match evaluator.get("val_data_loader") {
+            Some(Value::Component(loader)) => loader,
+            Some(other) => return Err(fault(evaluator, format!("val_data_loader is {}", other.kind()))),
+            None => return Err(fault(evaluator, "has no val_data_loader")),
+        };
+        if !LOADERS.contains(&loader.name()) {
+            return Err(fault(loader, format!("is no loader that is here: {}", LOADERS.join(", "))));
+        }
+        let batch = loader.get("batch_size").and_then(Value::as_int).unwrap_or(1);
+        let batch = usize::try_from(batch).ok().filter(|batch| *batch > 0);
+        let batch = batch.ok_or_else(|| fault(loader, "batch_size is not above 0"))?;
+        let dataset = match loader.get("dataset") {
+            Some(Value::Component(dataset)) => dataset.clone(),
+            Some(other) => return Err(fault(loader, format!("dataset is {}", other.kind()))),
+            None => return Err(fault(loader, "has no dataset")),
+        };
+        let arrays = is_array_form(dataset.get("transform"));
+        let transform = keyed(dataset.get("transform").cloned());
+        let data = dataset.get("data");
+        if dataset.name() == "MaskedPatchWSIDataset" {
+            let list = if images.is_empty() { list(&dataset, data, folder)? } else { given(images, "image") };
+            return Ok(Loading { cases: Cases::Slides(dataset, list), transform, batch });
+        }
+        if dataset.name() == "IterableDataset" {
+            let cases = match Streams::new(&dataset, images, folder) {
+                Ok(streams) => Cases::Streams(streams),
+                Err(faults) => Cases::Unfit(faults),
+            };
+            return Ok(Loading { cases, transform: None, batch });
+        }
+        if !DATASETS.contains(&dataset.name()) {
+            return Err(fault(&dataset, "is a data set that is not here"));
+        }
+        if !images.is_empty() {
+            let key = crate::bundle::chain::Chain::new(transform.as_ref())
+                .ok()
+                .and_then(|chain| chain.loads().into_iter().next());
+            let cases = Cases::List(given(images, key.as_deref().unwrap_or("image")));
+            return Ok(Loading { cases, transform, batch });
+        }
+        let list = list(&dataset, data, folder)?;
+        let list = if arrays { cases(list) } else { list };
+        let draws: Option<Vec<&Arc<CallValue>>> = list
+            .iter()
+            .map(|value| match value {
+                Value::Call(call) if matches!(call.name.as_str(), "torch.rand" | "torch.randn") => Some(call),
+                _ => None,
+            })
+            .collect();
+        if let Some(draws) = draws.filter(|draws| !draws.is_empty()) {
+            let drawn = draws.into_iter().enumerate().map(|(place, call)| draw(&dataset, call, place, seed));
+            return Ok(Loading { cases: Cases::Drawn(drawn.collect::<Result<_, Fault>>()?), transform, batch });
+        }
+        if let Some(other) = list.iter().find(|value| value.as_dict().is_none()) {
+            return Err(fault(&dataset, format!("data holds {}; expected dictionaries", other.kind())));
+        }
+        Ok(Loading { cases: Cases::List(list), transform, batch })
+    }
+}
+
+pub(crate) fn given(images: &[String], key: &str) -> Vec<Value> {
+    images.iter().map(|image| Value::Dict([(Value::text(key), Value::text(image))].into())).collect()
+}
+
+/// The elements of a data list.
+pub(crate) fn list(dataset: &Component, data: Option<&Value>, folder: &Path) -> Result<Vec<Value>, Fault> {
+    match data {
+        Some(Value::Component(table)) if table.name() == "CSVDataset" => csv(table, folder),
+        Some(Value::Component(other)) if DATASETS.contains(&other.name()) && other.get("transform").is_none() => {
+            list(other, other.get("data"), folder)
+        }
+        Some(Value::Component(other)) => Err(fault(other, "is a data set that is not here")),
+        Some(value) => {
+            let items = value.as_slice().map(<[Value]>::to_vec);
+            items.ok_or_else(|| fault(dataset, format!("data is {}; expected a list", value.kind())))
+        }
+        None => Err(fault(dataset, "has no data")),
+    }
+}
+
+/// A tensor of random numbers of our own, the same each time.
+fn draw(dataset: &Component, call: &CallValue, place: usize, seed: i64) -> Result<Tensor<4>, Fault> {
+    let sizes: Option<Vec<usize>> = match call.args.first().and_then(Value::as_slice) {
+        Some(list) => list.iter().map(|size| usize::try_from(size.as_int()?).ok()).collect(),
+        None => call.args.iter().map(|size| usize::try_from(size.as_int()?).ok()).collect(),
+    };
+    let wrong = || fault(dataset, format!("{} of a size that is none", call.name));
+    let sizes = sizes.filter(|sizes| (1..=4).contains(&sizes.len())).ok_or_else(wrong)?;
+    let count = sizes.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
+    let count = count.filter(|count| *count <= 1 << 30).ok_or_else(wrong)?;
+    let mut values = vec![0.0; count];
+    let draw = DrawKey::new(seed.unsigned_abs(), 0, 0).draw("noise", 0, place);
+    match call.name.as_str() {
+        "torch.randn" => draw.add_normal(&mut values, 0.0, 1.0),
+        _ => draw.fill_uniform(&mut values, 0.0, 1.0),
+    }
+    let mut shape = [1; 4];
+    shape[..sizes.len()].copy_from_slice(&sizes);
+    Ok(Tensor::from_data(TensorData::new(values, shape), &host_device()))
+}
+
+/// `CSVDataset`: the rows of a table, through one lambda for a key.
+fn csv(table: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
+    let source = table.get("src").or_else(|| table.get("filename"));
+    let source = source.and_then(texts).filter(|files| files.len() == 1).and_then(|mut files| files.pop());
+    let source = source.ok_or_else(|| fault(table, "src is no single file"))?;
+    for unused in ["col_groups", "col_types", "row_indices"] {
+        if table.get(unused).is_some() {
+            return Err(fault(table, format!("{unused} is not supported")));
+        }
+    }
+    let options = table.get("kwargs_read_csv");
+    let names = options.and_then(|options| options.key("names")).and_then(texts);
+    let headed = match options.and_then(|options| options.key("header")) {
+        Some(Value::None) => false,
+        _ => names.is_none(),
+    };
+    let path = folder.join(&source);
+    let text = std::fs::read_to_string(&path).map_err(|error| Fault {
+        kind: hearth_bundle::FaultKind::File,
+        ..fault(table, format!("{source} cannot be read: {error}"))
+    })?;
+    let mut rows: Vec<Vec<String>> = text
+        .trim_start_matches('\u{feff}')
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| line.split(',').map(|cell| cell.trim().trim_matches('"').to_owned()).collect())
+        .collect();
+    let names = match names {
+        Some(names) => names,
+        None if headed && !rows.is_empty() => rows.remove(0),
+        None => return Err(fault(table, format!("{source} is empty"))),
+    };
+    let wanted = table.get("col_names").and_then(texts);
+    let change = table.get("transform");
+    let mut cases = Vec::with_capacity(rows.len());
+    for row in rows {
+        let entries =
+            names.iter().zip(row).filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted.contains(name)));
+        let entries = entries
+            .map(|(name, cell)| (Value::text(name), cell.parse().map_or_else(|_| Value::text(&cell), Value::Float)));
+        let mut entries: Vec<(Value, Value)> = entries.collect();
+        for step in components(change).unwrap_or_default() {
+            let (Some(keys), Some(Value::Function(function)), true) =
+                (step.get("keys").and_then(texts), step.get("func"), is(&step, &["Lambda"]))
+            else {
+                return Err(fault(&step, "is not run on rows of a table; only a Lambda of a text is"));
+            };
+            for (name, value) in &mut entries {
+                if name.as_str().is_some_and(|name| keys.iter().any(|key| key == name)) {
+                    *value = field::text(function, value, folder)?;
+                }
+            }
+        }
+        cases.push(Value::Dict(entries.into()));
+    }
+    Ok(cases)
+}

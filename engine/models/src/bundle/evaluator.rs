@@ -1,0 +1,466 @@
+//! `SupervisedEvaluator`: batches through a network, then each item through its post-processing.
+
+use std::sync::Arc;
+
+use burn::tensor::{DType, Device, Tensor};
+use hearth_bundle::{Component, Fault, Value};
+use hearth_data::Image;
+use hearth_nn::inferers::{Inferer, LandmarkInferer, SimpleInferer};
+use hearth_nn::networks::Network;
+use hearth_registry::Registry;
+
+use crate::bundle::case::{Case, prediction};
+use crate::bundle::chain::Chain;
+use crate::bundle::classes::Classes;
+use crate::bundle::data::{Cases, Loading};
+use crate::bundle::metrics::Measure;
+use crate::bundle::networks::{Networks, spec};
+use crate::bundle::nodes::{components, fault, is, read, table};
+use crate::bundle::run::{Seen, Told};
+use crate::bundle::slides::{Maps, SlideOptions};
+use crate::bundle::writing::Writing;
+use hearth_recipe::{Context, Outcome, RecipeError};
+
+/// Metrics by name: a value, or one for each class.
+type Metrics = Vec<(String, Vec<f64>)>;
+
+/// An evaluator, checked.
+pub(crate) struct Evaluator {
+    id: String,
+    loading: Loading,
+    network: Arc<Component>,
+    inferer: Box<dyn Inferer>,
+    before: Chain,
+    after: Chain,
+    loaders: Vec<Arc<Component>>,
+    measures: Vec<Measure>,
+    /// Tables of what the network says of each case.
+    tables: Vec<Classes>,
+    /// Maps of probabilities of slides.
+    maps: Option<Maps>,
+    slides: Option<SlideOptions>,
+    device: String,
+    /// What was left out, and what one may not have meant.
+    pub notes: Vec<String>,
+}
+
+/// Handlers that print, or write what TensorBoard shows.
+const QUIET: [&str; 6] = [
+    "StatsHandler",
+    "TensorBoardStatsHandler",
+    "TensorBoardImageHandler",
+    "LogfileHandler",
+    "ProbMapProducer",
+    "TerminateOnNan",
+];
+
+/// The inferer of points, slice by slice, and that of slices.
+const POINTS: &str = "LandmarkInferer";
+const SLICES: &str = "SliceInferer";
+
+/// Options of an evaluator that change nothing here.
+const KNOWN: [&str; 24] = [
+    "device",
+    "val_data_loader",
+    "network",
+    "inferer",
+    "postprocessing",
+    "val_handlers",
+    "amp",
+    "key_val_metric",
+    "additional_metrics",
+    "decollate",
+    "prepare_batch",
+    "epoch_length",
+    "non_blocking",
+    "mode",
+    "metric_cmp_fn",
+    "iteration_update",
+    "event_names",
+    "event_to_attr",
+    "to_kwargs",
+    "amp_kwargs",
+    "compile",
+    "compile_kwargs",
+    "use_interpolate",
+    "name",
+];
+
+impl Evaluator {
+    /// Of a component and what it leads to.
+    ///
+    /// # Errors
+    /// All that is not supported.
+    pub fn new(component: &Component, options: &crate::bundle::Context) -> Result<Self, Vec<Fault>> {
+        let mut faults = Vec::new();
+        let mut or = |fault: Fault| faults.push(fault);
+        if component.name() != "SupervisedEvaluator" {
+            return Err(vec![fault(component, "is an engine that is not here; SupervisedEvaluator is")]);
+        }
+        if let Some((unknown, _)) = component.args.iter().find(|(key, _)| !KNOWN.contains(&key.as_str())) {
+            or(fault(component, format!("the option {unknown} is not known")));
+        }
+        for unused in ["iteration_update", "mode"] {
+            if let Some(value) = component.get(unused)
+                && !matches!(value, Value::Text(text) if &**text == "eval")
+            {
+                or(fault(component, format!("{unused} is not supported")));
+            }
+        }
+        if let Some(given) = component.get("prepare_batch")
+            && !is_whole_batch(given)
+        {
+            let what = "prepare_batch is not supported, but for one that gives the whole batch as the image";
+            or(fault(component, what));
+        }
+        let network = match component.get("network") {
+            Some(Value::Component(network)) => {
+                match spec(network) {
+                    // A file that is not there is reported by the expression that reads it.
+                    Err(fault) if !fault.what.contains("an unknown value") => or(fault),
+                    _ => {}
+                }
+                Some(network.clone())
+            }
+            Some(Value::Unknown) => None,
+            other => {
+                let kind = other.map_or("missing".to_owned(), Value::kind);
+                or(fault(component, format!("network is {kind}; expected a network")));
+                None
+            }
+        };
+        let inferer = inferer(component).map_err(&mut or).ok();
+        let loading = Loading::new(component, &options.images, options.seed, &options.folder);
+        let transform = match &loading {
+            Ok(loading) => loading.transform.clone(),
+            Err(_) => transform_of(component),
+        };
+        let loading = match loading {
+            Ok(Loading { cases: Cases::Unfit(found), .. }) => {
+                found.into_iter().for_each(&mut or);
+                None
+            }
+            Ok(loading) => Some(loading),
+            // What the list lacks is reported by the expression that makes it.
+            Err(fault) if fault.what.contains("an unknown value") => None,
+            Err(fault) => {
+                or(fault);
+                None
+            }
+        };
+        let mut chain = |value: Option<&Value>| match Chain::new(value) {
+            Ok(chain) => chain,
+            Err(found) => {
+                found.into_iter().for_each(&mut or);
+                Chain::default()
+            }
+        };
+        let (before, after) = (chain(transform.as_ref()), chain(component.get("postprocessing")));
+        let measures = Measure::all(component).map_err(&mut or).unwrap_or_default();
+        let (mut loaders, mut tables, mut maps) = (Vec::new(), Vec::new(), None);
+        match components(component.get("val_handlers")) {
+            None => or(fault(component, "val_handlers is no list of handlers")),
+            Some(handlers) => {
+                for handler in handlers {
+                    match handler.name() {
+                        "CheckpointLoader" => loaders.push(handler),
+                        "ProbMapProducer" => match Maps::new(&handler) {
+                            Ok(made) => maps = Some(made),
+                            Err(fault) => or(fault),
+                        },
+                        "ClassificationSaver" => match Classes::of_handler(&handler) {
+                            Ok(made) => tables.push(made),
+                            Err(fault) => or(fault),
+                        },
+                        name if QUIET.contains(&name) => {}
+                        _ => or(fault(&handler, "is a handler that is not here")),
+                    }
+                }
+            }
+        }
+        let slides = match &loading {
+            Some(Loading { cases: Cases::Slides(dataset, _), .. }) => SlideOptions::new(dataset).map_err(&mut or).ok(),
+            _ => None,
+        };
+        let device = match component.get("device") {
+            Some(Value::Device(name) | Value::Text(name)) => name.to_string(),
+            _ => "cpu".to_owned(),
+        };
+        let (Some(network), Some(inferer), Some(loading)) = (network, inferer, loading) else { return Err(faults) };
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let mut notes: Vec<String> = before.notes.iter().chain(&after.notes).cloned().collect();
+        notes.extend(after.warnings());
+        if let Cases::Streams(streams) = &loading.cases {
+            notes.extend(streams.notes());
+        }
+        Ok(Evaluator {
+            id: component.id.clone(),
+            loading,
+            network,
+            inferer,
+            before,
+            after,
+            loaders,
+            measures,
+            tables,
+            maps,
+            slides,
+            device,
+            notes,
+        })
+    }
+
+    /// Runs over all cases.
+    ///
+    /// # Errors
+    /// That of the first case which fails, with its file.
+    pub fn run(
+        self,
+        networks: &mut Networks,
+        writing: &mut Writing,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Outcome<(usize, Metrics)> {
+        let Evaluator { id, loading, network, inferer, before, after, loaders, measures, .. } = self;
+        let (tables, maps, slides, device) = (self.tables, self.maps, self.slides, self.device);
+        let device = hearth_train::device::parse(&device).map_err(RecipeError::from_error)?.inner();
+        for loader in &loaders {
+            let path = networks.load(loader, &writing.inputs, &device)?;
+            tell(Told::Weights(&path));
+        }
+        networks.get(&network, &device)?;
+        if !networks.is_loaded(&network) {
+            tell(Told::Random(&network.id));
+        }
+        let pass = Pass { network: networks.get(&network, &device)?, inferer: &*inferer, device: &device, id: &id };
+        let Loading { cases, batch, .. } = loading;
+        let mut ending = Ending { after: &after, tables: &tables, measures, total: 0 };
+        let count = match cases {
+            Cases::List(list) => {
+                ending.total = list.len();
+                if list.is_empty() {
+                    return Err(empty(&id));
+                }
+                for (start, some) in list.chunks(batch).enumerate() {
+                    ending.batch(some, start * batch, &before, &pass, writing, tell)?;
+                }
+                list.len()
+            }
+            Cases::Drawn(drawn) => {
+                ending.total = drawn.len();
+                for (start, some) in drawn.chunks(batch).enumerate() {
+                    for (place, (input, output)) in some.iter().zip(pass.run(some.to_vec())?).enumerate() {
+                        let mut case = Case::new(&Value::None, start * batch + place, &writing.inputs);
+                        let flat = output.dims()[3] == 1;
+                        let item = prediction(output.clone(), None).with_spatial_dims(if flat { 2 } else { 3 });
+                        case.sample.values.insert("pred".to_owned(), hearth_data::Value::Image(item));
+                        ending.finish(&mut case, input, &output, writing, tell)?;
+                    }
+                }
+                drawn.len()
+            }
+            Cases::Streams(streams) => {
+                ending.total = streams.len();
+                let mut some = Vec::with_capacity(batch);
+                for index in 0..streams.len() {
+                    some.push(streams.case(index, writing)?);
+                    if some.len() == batch || index + 1 == streams.len() {
+                        ending.cases(std::mem::take(&mut some), &pass, writing, tell)?;
+                    }
+                }
+                match streams.len() {
+                    0 => return Err(empty(&id)),
+                    count => count,
+                }
+            }
+            Cases::Unfit(faults) => return Err(crate::bundle::run::all(&faults)),
+            Cases::Slides(_, list) => {
+                let (Some(options), Some(maps)) = (&slides, &maps) else {
+                    return Err(RecipeError::new(format!("{id}: slides without a ProbMapProducer give nothing")));
+                };
+                maps.run(options, &list, (&before, &after), batch, &pass, writing, tell)?
+            }
+        };
+        after.finish(writing)?;
+        tables.iter().try_for_each(|table| table.finish(writing))?;
+        let measured = ending.measures.iter().map(|measure| Ok((measure.name.clone(), measure.value()?)));
+        Ok((count, measured.collect::<Outcome<_>>()?))
+    }
+}
+
+fn empty(id: &str) -> RecipeError {
+    let what = "the list of images is empty: nothing is there that the config looks for; set dataset_dir, or give \
+                images (-i)";
+    RecipeError::new(format!("{id}: {what}"))
+}
+
+/// What is done with each case behind the network.
+struct Ending<'a> {
+    after: &'a Chain,
+    tables: &'a [Classes],
+    measures: Vec<Measure>,
+    total: usize,
+}
+
+impl Ending<'_> {
+    /// A batch of cases of a list, from their files on.
+    fn batch<N: Network>(
+        &mut self,
+        batch: &[Value],
+        first: usize,
+        before: &Chain,
+        pass: &Pass<'_, N>,
+        writing: &mut Writing,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Outcome {
+        let mut cases = Vec::with_capacity(batch.len());
+        for (place, given) in batch.iter().enumerate() {
+            let mut case = Case::new(given, first + place, &writing.inputs);
+            let named = case.sample.case.clone();
+            before.run(&mut case, writing).while_doing(|| named)?;
+            cases.push(case);
+        }
+        self.cases(cases, pass, writing, tell)
+    }
+
+    /// The same behind their transforms.
+    fn cases<N: Network>(
+        &mut self,
+        cases: Vec<Case>,
+        pass: &Pass<'_, N>,
+        writing: &mut Writing,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Outcome {
+        let images = cases.iter().map(|case| Ok(case.sample.image("image")?.clone()));
+        let images: Outcome<Vec<Image>> = images.collect();
+        let images = images.while_doing(|| format!("{}: the preprocessing gives no `image`", pass.id))?;
+        let named = cases.first().map(|case| case.sample.case.clone()).unwrap_or_default();
+        let outputs = pass.run(images.iter().map(|image| image.data.clone()).collect()).while_doing(|| named)?;
+        for ((mut case, image), output) in cases.into_iter().zip(images).zip(outputs) {
+            let mut item = prediction(output.clone(), Some(&image));
+            if pass.inferer.name() == POINTS {
+                // Slices, coordinates, points.
+                item = item.with_spatial_dims(2);
+            }
+            case.sample.values.insert("pred".to_owned(), hearth_data::Value::Image(item));
+            self.finish(&mut case, &image.data, &output, writing, tell)?;
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        case: &mut Case,
+        image: &Tensor<4>,
+        output: &Tensor<4>,
+        writing: &mut Writing,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Outcome {
+        let named = case.sample.case.clone();
+        self.after.run(case, writing).while_doing(|| named.clone())?;
+        for table in self.tables {
+            table.add(case, "pred", writing).while_doing(|| named.clone())?;
+        }
+        for measure in &mut self.measures {
+            let name = measure.name.clone();
+            measure.add(case).while_doing(|| format!("{named}: metric {name}"))?;
+        }
+        let post = case.sample.image("pred").ok().map(|image| image.data.clone());
+        tell(Told::Case(Seen { index: case.index, total: self.total, image, output, post }));
+        Ok(())
+    }
+}
+
+/// A network, and how it goes over its inputs.
+pub(crate) struct Pass<'a, N: Network> {
+    network: &'a N,
+    inferer: &'a dyn Inferer,
+    device: &'a Device,
+    id: &'a str,
+}
+
+impl<N: Network> Pass<'_, N> {
+    /// The output of each input, on the host.
+    pub fn run(&self, inputs: Vec<Tensor<4>>) -> Outcome<Vec<Tensor<4>>> {
+        let shape = inputs.first().map(Tensor::dims).unwrap_or_default();
+        if let Some(other) = inputs.iter().find(|input| input.dims() != shape) {
+            let (other, what) = (other.dims(), "a batch needs equal shapes: set the loader's batch_size to 1");
+            return Err(RecipeError::new(format!(
+                "{}: images of shapes {shape:?} and {other:?} [channel, x, y, z]; {what}",
+                self.id
+            )));
+        }
+        let batch: Tensor<5> = Tensor::stack(inputs, 0);
+        let batch = batch.cast(DType::F32).to_device(self.device);
+        let [count, channels, sizes @ ..] = batch.dims();
+        if self.inferer.name() == POINTS {
+            let cut = self.inferer.window().map(|(_, window)| window).unwrap_or_default();
+            let kept: Vec<usize> = (0..3).filter(|axis| cut.get(*axis) != Some(&1)).map(|axis| sizes[axis]).collect();
+            let slice = [0, 1].map(|axis| kept.get(axis).copied().unwrap_or(1));
+            self.network.check_input([count, channels, slice[0], slice[1], 1])?;
+        } else if self.inferer.window().is_none() && self.inferer.name() != SLICES {
+            self.network.check_input(batch.dims())?;
+        } else {
+            let [given, wanted] = [batch.dims()[1], self.network.channels()[0]];
+            if given != wanted {
+                let what = format!("images have {given} channels, and the network takes {wanted}");
+                return Err(RecipeError::new(format!("{}: {what}", self.id)));
+            }
+        }
+        let output = self.inferer.infer(batch, &|windows| self.network.forward(windows))?;
+        let output = output.cast(DType::F32).to_device(&hearth_data::host_device());
+        let count = output.dims()[0];
+        Ok((0..count).map(|item| output.clone().narrow(0, item, 1).squeeze_dim(0)).collect())
+    }
+}
+
+fn transform_of(evaluator: &Component) -> Option<Value> {
+    let loader = evaluator.get("val_data_loader")?.as_component()?;
+    loader.get("dataset")?.as_component()?.get("transform").cloned()
+}
+
+/// `lambda batchdata, *_, **__: (batchdata.to(@device), None, (), {})`, and the like.
+fn is_whole_batch(value: &Value) -> bool {
+    let Value::Function(function) = value else { return false };
+    let Some((name, _)) = function.lambda.parameters.first() else { return false };
+    let plain: String = function.text.chars().filter(|c| !c.is_whitespace()).collect();
+    let Some((_, body)) = plain.split_once(':') else { return false };
+    body.starts_with(&format!("({name}.to("))
+        && (body.ends_with("),None,(),{})") || body.ends_with("),())") || body.ends_with("),None)"))
+}
+
+/// The inferer of an evaluator.
+pub(crate) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> {
+    const DEVICES: [&str; 8] = [
+        "device",
+        "sw_device",
+        "progress",
+        "cache_roi_weight_map",
+        "cpu_thresh",
+        "buffer_steps",
+        "buffer_dim",
+        "with_coord",
+    ];
+    let component = match evaluator.get("inferer") {
+        None => return Ok(Box::new(SimpleInferer {})),
+        Some(Value::Component(component)) => component,
+        Some(other) => return Err(fault(evaluator, format!("inferer is {}", other.kind()))),
+    };
+    if is(component, &["LandmarkInferer"]) {
+        let table = table(component, "LandmarkInferer", &DEVICES, false)?;
+        let made: LandmarkInferer = read(component, table)?;
+        return match made.check() {
+            Ok(()) => Ok(Box::new(made)),
+            Err(error) => Err(fault(component, error.to_string())),
+        };
+    }
+    let registry = Registry::<dyn Inferer>::new();
+    let Some(entry) = registry.entries().iter().find(|entry| entry.name == component.name()) else {
+        return Err(fault(component, "is an inferer that is not here"));
+    };
+    if is(component, &["SimpleInferer"]) {
+        return Ok(Box::new(SimpleInferer {}));
+    }
+    registry.build(&table(component, entry.name, &DEVICES, false)?).map_err(|error| fault(component, error.to_string()))
+}

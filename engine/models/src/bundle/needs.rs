@@ -1,0 +1,360 @@
+//! What a config needs: all of it, and what of that is missing.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hearth_bundle::{Bundle, Component, Effect, Fault, FaultKind, Resolver, Value};
+use hearth_data::Transform;
+use hearth_nn::diffusion::NoiseScheduler;
+use hearth_nn::inferers::Inferer;
+use hearth_nn::losses::Loss;
+use hearth_nn::metrics::Metric;
+use hearth_nn::networks::NetworkSpec;
+use hearth_registry::Registry;
+
+use crate::bundle::computed::check;
+use crate::bundle::evaluator::Evaluator;
+use crate::bundle::networks::is_known_by;
+use crate::bundle::nodes::{base_names, fault};
+use crate::bundle::run::RunOptions;
+use crate::bundle::{Context, run};
+use hearth_recipe::Outcome;
+
+/// A component that a config reaches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// What sort: `network`, `transform`, `inferer`, `loss`, ...
+    pub kind: &'static str,
+    /// Its class, as the config names it.
+    pub target: String,
+    /// Its id.
+    pub id: String,
+    /// Whether Hearth has it.
+    pub here: bool,
+}
+
+/// What a config needs.
+#[derive(Clone, Debug)]
+pub struct ConfigNeeds {
+    /// The name of the config.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// The id that is run, where there is one.
+    pub run_id: Option<String>,
+    /// Whether it trains.
+    pub trains: bool,
+    /// Components that are reached, in the order in which they are resolved.
+    pub parts: Vec<Part>,
+    /// What is missing or outside of what is evaluated. Files are last.
+    pub missing: Vec<Fault>,
+}
+
+impl ConfigNeeds {
+    /// Whether all that it needs is here, but for files.
+    pub fn is_supported(&self) -> bool {
+        self.missing.iter().all(|fault| fault.kind == FaultKind::File)
+    }
+
+    /// Whether it can be run as it stands.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+}
+
+/// What each config of a bundle needs; those that are laid over another are skipped, as they have no
+/// run of their own. With configs named, the one that they make together.
+///
+/// # Errors
+/// A config that is damaged.
+pub fn needs(bundle: &Bundle, options: &RunOptions) -> Outcome<Vec<ConfigNeeds>> {
+    if !options.config_files.is_empty() {
+        let first = options.config_files.join(" + ");
+        return Ok(vec![of_config(bundle, &first, options)?]);
+    }
+    let mut all = Vec::new();
+    for config in bundle.configs() {
+        let one = RunOptions { config_files: vec![config.name.clone()], ..options.clone() };
+        if config.name.contains("multi_gpu") || config.name.ends_with("_trt") || config.name == "evaluate" {
+            continue;
+        }
+        let loaded = match bundle.load(std::slice::from_ref(&config.path)) {
+            Err(fault) if fault.kind == FaultKind::Overlay => continue,
+            loaded => loaded?,
+        };
+        // Lists of cases and tables of labels lie beside configs.
+        if !loaded.has("bundle_root") && !loaded.has("network_def") && !loaded.has("imports") {
+            continue;
+        }
+        all.push(of_config(bundle, &config.name, &one)?);
+    }
+    Ok(all)
+}
+
+fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<ConfigNeeds> {
+    let path = options.config_files.first().map(|file| bundle.find(file)).transpose()?.unwrap_or_default();
+    let file = path.strip_prefix(bundle.root()).unwrap_or(&path).display().to_string();
+    let (config, run_id) = match run::config(bundle, options) {
+        Ok((config, id)) => (config, Some(id)),
+        Err(_) => (bundle.load(std::slice::from_ref(&path))?, None),
+    };
+    let mut missing = Vec::new();
+    if run_id.is_none() {
+        let what = "no id that runs an evaluator or a trainer: give the id that is run";
+        missing.push(Fault::new(FaultKind::Config, what).in_file(&file));
+    }
+    let resolver = Resolver::new(config, bundle.root().to_owned())?.gathering();
+    let mut effects = Vec::new();
+    for id in [Some(options.init_id.clone()), run_id.clone(), Some(options.final_id.clone())].into_iter().flatten() {
+        if resolver.config().has(&id) {
+            effects.extend(resolver.run(&id)?);
+        }
+    }
+    if run_id.is_none() {
+        for id in resolver.config().ids() {
+            // Every item, for nobody knows which is reached.
+            resolver.get(id)?;
+        }
+    }
+    missing.extend(resolver.faults());
+    let mut walk = Walk::default();
+    let mut trains = false;
+    let context = Context { folder: bundle.root().to_owned(), images: options.images.clone(), seed: 0 };
+    for effect in &effects {
+        match effect {
+            Effect::Run(engine) => {
+                trains |= engine.name().ends_with("Trainer");
+                walk.component(engine);
+                if engine.name() == "SupervisedEvaluator" {
+                    missing.extend(Evaluator::new(engine, &context).err().unwrap_or_default());
+                    missing.extend(weights(engine, bundle));
+                }
+            }
+            Effect::Load { loader, engine } => {
+                walk.component(loader);
+                walk.value(engine);
+                missing.extend(file_of(loader, bundle));
+            }
+            Effect::Weights { network, path, .. } => {
+                walk.component(network);
+                missing.extend(missing_file(network, path, bundle));
+            }
+            Effect::Timesteps(scheduler, _) => walk.component(scheduler),
+            Effect::Call(call) => {
+                call.args.iter().for_each(|value| walk.value(value));
+                call.named.iter().for_each(|(_, value)| walk.value(value));
+                missing.extend(check(call, &context));
+            }
+            _ => {}
+        }
+    }
+    let engines = effects.iter().any(|effect| matches!(effect, Effect::Run(_) | Effect::Call(_)));
+    if run_id.is_some() && !engines && missing.is_empty() {
+        let what = "runs no evaluator and no trainer: its own script does the work";
+        missing.push(Fault::at(FaultKind::Component, run_id.clone().unwrap_or_default(), what).in_file(&file));
+    }
+    for part in walk.parts.iter().filter(|part| !part.here) {
+        let known = missing.iter().any(|fault| fault.id == part.id && fault.kind == FaultKind::Component);
+        if !known {
+            let what = format!("is a {} that is not here", part.kind);
+            missing.push(
+                Fault { text: part.target.clone(), ..Fault::at(FaultKind::Component, part.id.clone(), what) }
+                    .in_file(&file),
+            );
+        }
+    }
+    let mut seen = BTreeSet::new();
+    missing.retain(|fault| seen.insert((fault.id.clone(), fault.what.clone())));
+    missing.sort_by_key(|fault| fault.kind == FaultKind::File);
+    Ok(ConfigNeeds { name: name.to_owned(), path, run_id, trains, parts: walk.parts, missing })
+}
+
+/// Files of weights that handlers load, and that are not there.
+fn weights(engine: &Component, bundle: &Bundle) -> Vec<Fault> {
+    let handlers = crate::bundle::nodes::components(engine.get("val_handlers")).unwrap_or_default();
+    handlers
+        .iter()
+        .filter(|handler| handler.name() == "CheckpointLoader")
+        .filter_map(|loader| file_of(loader, bundle))
+        .collect()
+}
+
+fn file_of(loader: &Component, bundle: &Bundle) -> Option<Fault> {
+    missing_file(loader, loader.get("load_path").and_then(Value::as_str)?, bundle)
+}
+
+fn missing_file(component: &Component, path: &str, bundle: &Bundle) -> Option<Fault> {
+    let missing = !bundle.root().join(path).is_file();
+    let what = || crate::bundle::absent::weights(bundle.root(), std::path::Path::new(path));
+    missing.then(|| Fault { kind: FaultKind::File, ..fault(component, what()) })
+}
+
+/// Gathers components, each once.
+#[derive(Default)]
+struct Walk {
+    parts: Vec<Part>,
+    seen: BTreeSet<String>,
+}
+
+/// Classes of engines, data and handlers that inference needs and that are part of the runner, and
+/// those that training recipes have in other words.
+const ENGINE: [(&str, &[&str]); 5] = [
+    ("engine", &["SupervisedEvaluator", "SupervisedTrainer"]),
+    (
+        "data",
+        &[
+            "Dataset",
+            "CacheDataset",
+            "PersistentDataset",
+            "SmartCacheDataset",
+            "LMDBDataset",
+            "CacheNTransDataset",
+            "DataLoader",
+            "ThreadDataLoader",
+            "CSVDataset",
+            "CreateImageLabelList",
+            "DecathlonDataset",
+            "MaskedPatchWSIDataset",
+            "PatchWSIDataset",
+            "IterableDataset",
+            "ShuffleBuffer",
+        ],
+    ),
+    (
+        "handler",
+        &[
+            "CheckpointLoader",
+            "StatsHandler",
+            "TensorBoardStatsHandler",
+            "TensorBoardImageHandler",
+            "CheckpointSaver",
+            "ValidationHandler",
+            "LrScheduleHandler",
+            "ClassificationSaver",
+            "ProbMapProducer",
+            "EarlyStopHandler",
+            "LogfileHandler",
+            "MetricLogger",
+        ],
+    ),
+    (
+        "metric",
+        &[
+            "Accuracy",
+            "ConfusionMatrix",
+            "MeanDice",
+            "MeanIoUHandler",
+            "ROCAUC",
+            "AveragePrecision",
+            "HausdorffDistance",
+            "SurfaceDistance",
+        ],
+    ),
+    (
+        "optimizer or schedule",
+        &[
+            "Adam",
+            "AdamW",
+            "SGD",
+            "Novograd",
+            "RMSprop",
+            "StepLR",
+            "CosineAnnealingLR",
+            "PolynomialLR",
+            "ExponentialLR",
+            "WarmupCosineSchedule",
+            "LinearLR",
+            "MultiStepLR",
+            "ReduceLROnPlateau",
+        ],
+    ),
+];
+
+/// Steps of the runner's own, and those that need nothing.
+const STEPS: [&str; 16] = [
+    "Compose",
+    "Lambda",
+    "Activations",
+    "AsDiscrete",
+    "Invert",
+    "SaveImage",
+    "SaveClassification",
+    "CastToType",
+    "EnsureType",
+    "ToTensor",
+    "ToNumpy",
+    "ToDevice",
+    "FromMetaTensor",
+    "ToMetaTensor",
+    "ConcatImages",
+    "NpySaver",
+];
+
+impl Walk {
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Component(component) => self.component(component),
+            Value::Dict(entries) => entries.iter().for_each(|(_, value)| self.value(value)),
+            Value::Call(call) => {
+                call.args.iter().for_each(|value| self.value(value));
+                call.named.iter().for_each(|(_, value)| self.value(value));
+            }
+            other => other.as_slice().unwrap_or_default().iter().for_each(|value| self.value(value)),
+        }
+    }
+
+    fn component(&mut self, component: &Arc<Component>) {
+        if !self.seen.insert(component.id.clone()) {
+            return;
+        }
+        for (_, value) in &component.args {
+            self.value(value);
+        }
+        let (kind, here) = kind(component);
+        self.parts.push(Part { kind, target: component.target.clone(), id: component.id.clone(), here });
+    }
+}
+
+/// What sort of thing a component is, and whether it is here.
+fn kind(component: &Component) -> (&'static str, bool) {
+    let name = component.name();
+    if let Some((kind, _)) = ENGINE.iter().find(|(_, names)| names.contains(&name)) {
+        return (kind, true);
+    }
+    if name == "LDMSampler" {
+        return ("inferer", true);
+    }
+    if Registry::<dyn NoiseScheduler>::new().find(name).is_some() {
+        return ("noise scheduler", true);
+    }
+    let scripted = component.target.starts_with("scripts.");
+    let registry = Registry::<dyn Transform>::new();
+    let mut bases = base_names(name).into_iter();
+    if bases.any(|base| STEPS.contains(&base) || registry.entries().iter().any(|entry| entry.name == base)) {
+        return ("transform", true);
+    }
+    let network = Registry::<NetworkSpec>::new().find(name);
+    if name == "TopologyInstance" || network.is_some_and(|entry| is_known_by(component, entry.name)) {
+        return ("network", true);
+    }
+    if name == "LandmarkInferer" || Registry::<dyn Inferer>::new().entries().iter().any(|entry| entry.name == name) {
+        return ("inferer", true);
+    }
+    if Registry::<dyn Loss>::new().find(name).is_some() {
+        return ("loss", true);
+    }
+    if Registry::<dyn Metric>::new().find(name).is_some() {
+        return ("metric", true);
+    }
+    let guess = match component.target.as_str() {
+        _ if component.id.contains("transforms") || component.id.contains("processing") => "transform",
+        _ if component.id.contains("inferer") => "inferer",
+        _ if component.id.contains("handlers") => "handler",
+        _ if component.id.contains("network") || component.id.ends_with("_def") => "network",
+        _ if component.id.contains("loss") => "loss",
+        _ if scripted => "class of the bundle's own scripts",
+        _ => "class",
+    };
+    (guess, false)
+}

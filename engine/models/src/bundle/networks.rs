@@ -1,0 +1,194 @@
+//! Networks of components, and their weights.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::module::Module;
+use burn::tensor::Device;
+use hearth_bundle::{Component, Fault, FaultKind, Value};
+use hearth_nn::diffusion::from_old_layout;
+use hearth_nn::networks::{AnyNetwork, Network, NetworkSpec};
+use hearth_nn::pytorch::{OpenOptions, PytorchError, StateDict};
+use hearth_nn::weights;
+use hearth_registry::{Node, Registry};
+
+use crate::bundle::nodes::{fault, node, table};
+use hearth_recipe::{Context, Outcome};
+
+/// Options that do not change what a network gives.
+const IGNORED: [&str; 5] = ["img_size", "use_checkpoint", "pretrained", "progress", "weights"];
+
+/// The specification of a network, and the table that it was read from.
+pub(crate) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fault> {
+    let registry = Registry::<NetworkSpec>::new();
+    let entry = registry.find(component.name()).filter(|entry| is_known_by(component, entry.name));
+    let Some(entry) = entry else {
+        return Err(fault(component, "is a network that is not here"));
+    };
+    // The size of an image is part of this one.
+    let ignored = if entry.name == "UNesT" { &IGNORED[1..] } else { &IGNORED[..] };
+    let mut table = table(component, entry.name, &[ignored, &["dints_space"]].concat(), true)?;
+    if let Some(space) = component.get("dints_space") {
+        let space = space.as_component().filter(|space| space.name() == "TopologyInstance");
+        let space = space.ok_or_else(|| fault(component, "dints_space is no TopologyInstance"))?;
+        table.insert("dints_space", topology(space)?);
+    }
+    crate::bundle::sampler::older_names(component, &mut table);
+    as_pretrained(component, &mut table);
+    // A number stands for a shape of one axis.
+    for key in ["latent_shape", "start_shape"] {
+        if let Some(value) = component.get(key)
+            && value.as_int().is_some()
+        {
+            let list = Value::list([value.clone()]);
+            table.insert(key, node(&list).unwrap_or_else(Node::empty));
+        }
+    }
+    let built = registry.build(&table).map_err(|error| fault(component, error.to_string()))?;
+    Ok((built, table))
+}
+
+/// The paths of a DiNTS.
+fn topology(space: &Component) -> Result<Node, Fault> {
+    table(space, "TopologyInstance", &["device"], false)
+}
+
+/// What torchvision does where its own weights are asked for, which here only a file gives: Inception v3
+/// then changes the range of its input.
+fn as_pretrained(component: &Component, table: &mut Node) {
+    let inception = component.get("model_name").and_then(Value::as_str) == Some("inception_v3");
+    let given = component.get("pretrained").and_then(Value::truth) == Some(true) || component.get("weights").is_some();
+    if inception && given && table.get("transform_input").is_none() {
+        table.insert("transform_input", Node::from(true));
+    }
+}
+
+/// Networks of bundles' own scripts that are here.
+const SCRIPTS: [&str; 3] = ["UNesT", "PointRegressor", "RegResNet"];
+
+/// Whether a component means the network of this name: a class of a bundle's own may only share it.
+pub(crate) fn is_known_by(component: &Component, name: &str) -> bool {
+    !component.target.starts_with("scripts.") || SCRIPTS.contains(&name)
+}
+
+/// The networks of a run, by the id of their component.
+#[derive(Default)]
+pub(crate) struct Networks {
+    built: BTreeMap<String, AnyNetwork>,
+    loaded: Vec<String>,
+}
+
+impl Networks {
+    /// The network of a component, with random weights when it is asked for first.
+    pub fn get(&mut self, component: &Component, device: &Device) -> Outcome<&AnyNetwork> {
+        if !self.built.contains_key(&component.id) {
+            let (spec, table) = spec(component)?;
+            let network = spec.init(device, 0).map_err(|error| fault(component, error.in_table(&table).to_string()))?;
+            self.built.insert(component.id.clone(), network.valid());
+        }
+        match self.built.get(&component.id) {
+            Some(network) => Ok(network),
+            None => Err(fault(component, "was not built").into()),
+        }
+    }
+
+    /// The network of a component, where it was built and is of this type.
+    pub fn built<N: Network>(&self, component: &Component) -> Outcome<&N> {
+        let found = self.built.get(&component.id).and_then(AnyNetwork::downcast_ref);
+        found.ok_or_else(|| fault(component, "is a network of another class than this step needs").into())
+    }
+
+    /// Whether weights were loaded into the network of a component.
+    pub fn is_loaded(&self, component: &Component) -> bool {
+        self.loaded.contains(&component.id)
+    }
+
+    /// What a `CheckpointLoader` does. Returns the file.
+    ///
+    /// # Errors
+    /// A file that is not there or is none of weights; weights that do not fit.
+    pub fn load(&mut self, loader: &Component, folder: &Path, device: &Device) -> Outcome<PathBuf> {
+        let path = loader.get("load_path").and_then(Value::as_str);
+        let path = path.ok_or_else(|| fault(loader, "has no load_path"))?;
+        let targets = loader.get("load_dict").and_then(Value::as_dict).unwrap_or_default();
+        let [(key, Value::Component(network))] = targets else {
+            return Err(fault(loader, "load_dict must name one network: {\"model\": \"@network\"}").into());
+        };
+        let strict = loader.get("strict").and_then(Value::truth).unwrap_or(true);
+        let shapes = loader.get("strict_shape").and_then(Value::truth).unwrap_or(true);
+        let key = key.as_str().unwrap_or("model").to_owned();
+        self.read(loader, network, (folder, Path::new(path), &key), (strict && shapes, false), device)
+    }
+
+    /// What `load_state_dict(torch.load(path))` does, and `load_old_state_dict` where the keys may be those
+    /// of MONAI Generative. The path counts from the folder. Returns the file.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_whole(
+        &mut self,
+        network: &Arc<Component>,
+        (folder, path): (&Path, &Path),
+        old: bool,
+        device: &Device,
+    ) -> Outcome<PathBuf> {
+        self.read(network, network, (folder, path, ""), (true, old), device)
+    }
+
+    fn read(
+        &mut self,
+        at: &Component,
+        network: &Arc<Component>,
+        (folder, written, key): (&Path, &Path, &str),
+        (strict, old): (bool, bool),
+        device: &Device,
+    ) -> Outcome<PathBuf> {
+        let path = &folder.join(written);
+        if !path.is_file() {
+            let missing = crate::bundle::absent::weights(folder, written);
+            return Err(Fault { kind: FaultKind::File, ..fault(at, missing) }.into());
+        }
+        let doing = || format!("{}: cannot load {}", at.id, path.display());
+        let mut bytes = match is_safetensors(path).while_doing(doing)? {
+            true => std::fs::read(path).while_doing(doing)?,
+            false => state_dict(path, key).while_doing(doing)?.to_bytes().while_doing(doing)?,
+        };
+        self.get(network, device)?;
+        let Some(before) = self.built.remove(&network.id) else { return Ok(path.clone()) };
+        if old {
+            bytes = from_old_layout(&before, &bytes).while_doing(doing)?;
+        }
+        let loaded = match strict {
+            true => weights::from_bytes(before, &bytes).while_doing(doing)?.0,
+            false => {
+                let (loaded, report) = weights::import_partial(before, &bytes).while_doing(doing)?;
+                if !report.is_complete() {
+                    hearth_recipe::warning!("{}: not all weights fit:\n{report}", path.display());
+                }
+                loaded
+            }
+        };
+        self.built.insert(network.id.clone(), loaded);
+        self.loaded.push(network.id.clone());
+        Ok(path.clone())
+    }
+}
+
+/// Whether a file begins as safetensors do: a length, and JSON. What a pickle or a zip begins with is none.
+pub(crate) fn is_safetensors(path: &Path) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(std::fs::File::open(path)?, 9), &mut start)?;
+    Ok(start.get(8) == Some(&b'{'))
+}
+
+/// What is under a key of a file's dictionary, where it has it, else the whole.
+fn state_dict(path: &Path, key: &str) -> Result<StateDict, PytorchError> {
+    if !key.is_empty() {
+        match StateDict::open(path, &OpenOptions { key: Some(key.to_owned()) }) {
+            Err(PytorchError::Nesting { .. }) => {}
+            other => return other,
+        }
+    }
+    StateDict::open(path, &OpenOptions::default())
+}

@@ -1,0 +1,281 @@
+//! What `python -m monai.bundle run` does.
+
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Tensor;
+use hearth_bundle::{Bundle, Config, Effect, Resolver, Value};
+
+use crate::bundle::Context;
+use crate::bundle::computed::{Computed, Doing, check};
+use crate::bundle::evaluator::Evaluator;
+use crate::bundle::networks::Networks;
+use crate::bundle::writing::Writing;
+use hearth_recipe::{Outcome, RecipeError};
+
+/// What is run, and with which changes.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Configs in the order in which they are merged: names, or paths; none: the inference config.
+    pub config_files: Vec<String>,
+    /// The id that is run; none: `run`, or the one list that runs the evaluator.
+    pub run_id: Option<String>,
+    /// The id of what is evaluated before.
+    pub init_id: String,
+    /// The id of what is evaluated behind.
+    pub final_id: String,
+    /// Items that are set, in order, as the command line does.
+    pub overrides: Vec<(String, String)>,
+    /// Images in place of those that the config lists.
+    pub images: Vec<String>,
+    /// Where results go that the config names by a relative path; none: the bundle's folder.
+    pub results: Option<PathBuf>,
+    /// Replace results that are there.
+    pub overwrite: bool,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        RunOptions {
+            config_files: Vec::new(),
+            run_id: None,
+            init_id: "initialize".to_owned(),
+            final_id: "finalize".to_owned(),
+            overrides: Vec::new(),
+            images: Vec::new(),
+            results: None,
+            overwrite: false,
+        }
+    }
+}
+
+/// A case that is done.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// Its place in the list.
+    pub index: usize,
+    /// How many there are.
+    pub total: usize,
+    /// The input of the network, `[channel, x, y, z]`.
+    pub image: &'a Tensor<4>,
+    /// Its output, before post-processing.
+    pub output: &'a Tensor<4>,
+    /// What post-processing made of it.
+    pub post: Option<Tensor<4>>,
+}
+
+/// What a run tells as it goes on.
+// One is passed on at once.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub enum Told<'a> {
+    /// What was left out, or may not be meant.
+    Note(String),
+    /// Weights were loaded from a file.
+    Weights(&'a Path),
+    /// A network runs with random weights.
+    Random(&'a str),
+    /// A case is done.
+    Case(Seen<'a>),
+    /// A step of a sampling is done.
+    Denoised {
+        /// How many.
+        done: usize,
+        /// Of how many.
+        total: usize,
+        /// What it left of the noise, `[batch, channel, x, y, z]`.
+        latent: &'a Tensor<5>,
+    },
+    /// Patches of a slide are done.
+    Patches {
+        /// How many.
+        done: usize,
+        /// Of how many.
+        total: usize,
+    },
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The id that was run.
+    pub run_id: String,
+    /// How many cases, or slides.
+    pub cases: usize,
+    /// Files, in the order in which they were written.
+    pub written: Vec<PathBuf>,
+    /// Metrics of the evaluator: one number, or one for each class.
+    pub metrics: Vec<(String, Vec<f64>)>,
+}
+
+/// The config of a run, merged and changed; and the id that is run.
+pub(crate) fn config(bundle: &Bundle, options: &RunOptions) -> Outcome<(Config, String)> {
+    let files = match options.config_files.is_empty() {
+        true => vec![inference(bundle)?],
+        false => options.config_files.iter().map(|file| Ok(bundle.find(file)?)).collect::<Outcome<_>>()?,
+    };
+    let mut config = bundle.load(&files)?;
+    for (id, value) in &options.overrides {
+        config.set_from_text(id, value)?;
+    }
+    let id = match &options.run_id {
+        Some(id) => id.clone(),
+        None => run_id(&config, options)?,
+    };
+    Ok((config, id))
+}
+
+/// The config that is run where none is named.
+pub(crate) fn inference(bundle: &Bundle) -> Outcome<PathBuf> {
+    if let Ok(config) = bundle.config("inference") {
+        return Ok(config.path.clone());
+    }
+    let candidates = bundle.configs().iter().filter(|config| config.name.starts_with("inference"));
+    let candidates: Vec<_> = candidates.collect();
+    match candidates[..] {
+        [one] => Ok(one.path.clone()),
+        _ => {
+            let names = if candidates.is_empty() { bundle.configs().iter().collect() } else { candidates };
+            let names: Vec<&str> = names.iter().map(|config| config.name.as_str()).collect();
+            let what =
+                format!("the bundle has no single inference config; name one with --config-file: {}", names.join(", "));
+            Err(RecipeError::new(what))
+        }
+    }
+}
+
+/// `run`, or the one list of the top level that runs an engine.
+fn run_id(config: &Config, options: &RunOptions) -> Outcome<String> {
+    if config.has("run") {
+        return Ok("run".to_owned());
+    }
+    let runs = |id: &&str| {
+        let item = config.item(id);
+        let texts: Vec<&str> = match item {
+            Some(serde_json::Value::Array(list)) => list.iter().filter_map(|item| item.as_str()).collect(),
+            _ => Vec::new(),
+        };
+        let other = **id != *options.init_id && **id != *options.final_id;
+        other && texts.iter().any(|text| text.starts_with('$') && text.contains(".run()"))
+    };
+    let found: Vec<&str> = config.ids().filter(runs).collect();
+    match found[..] {
+        [one] => Ok(one.to_owned()),
+        [] => Err(RecipeError::new(
+            "the config has no `run`, and no list that runs an evaluator: name the id that is run",
+        )),
+        _ => Err(RecipeError::new(format!("the config has no `run`; name the id that is run: {}", found.join(", ")))),
+    }
+}
+
+/// Runs a config of a bundle: `initialize`, the id, `finalize`.
+///
+/// # Errors
+/// What is not supported, all of it at once; files that are missing; weights that do not fit; what
+/// fails in a case.
+pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)) -> Outcome<Report> {
+    let (config, run_id) = config(bundle, options)?;
+    config.notes().iter().for_each(|note| tell(Told::Note(note.clone())));
+    if options.run_id.is_none() && run_id != "run" {
+        tell(Told::Note(format!("the config has no `run`; taking `{run_id}`")));
+    }
+    let folder = bundle.root().to_owned();
+    let resolver = Resolver::new(config, folder.clone())?;
+    let mut report = Report { run_id: run_id.clone(), ..Report::default() };
+    let base = options.results.clone().unwrap_or_else(|| folder.clone());
+    let base = std::path::absolute(&base).unwrap_or(base);
+    let mut writing = Writing::new(base, folder.clone(), options.overwrite);
+    let mut context = Context { folder: folder.clone(), images: options.images.clone(), seed: 0 };
+    let mut networks = Networks::default();
+    let mut computed = Computed::default();
+    // The agreed id of the device; what no evaluator runs has no other.
+    let device = match resolver.config().has("device") {
+        true => device_named(&resolver.get("device")?)?,
+        false => device_named(&Value::None)?,
+    };
+    let phases = [(options.init_id.as_str(), false), (run_id.as_str(), true), (options.final_id.as_str(), false)];
+    let mut ran = false;
+    for (id, needed) in phases {
+        if !needed && !resolver.config().has(id) {
+            continue;
+        }
+        let effects = resolver.run(id)?;
+        let calls = effects.iter().filter_map(|effect| match effect {
+            Effect::Call(call) => Some(check(call, &context)),
+            _ => None,
+        });
+        let faults: Vec<hearth_bundle::Fault> = calls.flatten().collect();
+        if !faults.is_empty() {
+            return Err(all(&faults));
+        }
+        for effect in effects {
+            match effect {
+                Effect::Run(engine) => {
+                    let evaluator = Evaluator::new(&engine, &context).map_err(|faults| all(&faults))?;
+                    evaluator.notes.iter().for_each(|note| tell(Told::Note(note.clone())));
+                    let (cases, metrics) = evaluator.run(&mut networks, &mut writing, tell)?;
+                    report.cases += cases;
+                    report.metrics.extend(metrics);
+                    ran = true;
+                }
+                Effect::Load { loader, engine } => {
+                    let device = device_of(&engine)?;
+                    let path = networks.load(&loader, &folder, &device)?;
+                    tell(Told::Weights(&path));
+                }
+                Effect::Weights { network, path, old } => {
+                    let path = networks.load_whole(&network, (folder.as_path(), Path::new(&path)), old, &device)?;
+                    tell(Told::Weights(&path));
+                }
+                Effect::Timesteps(scheduler, steps) => {
+                    let steps = usize::try_from(steps).ok().filter(|steps| *steps > 0);
+                    let steps =
+                        steps.ok_or_else(|| crate::bundle::nodes::fault(&scheduler, "set_timesteps of no step"))?;
+                    computed.steps.insert(scheduler.id.clone(), steps);
+                }
+                Effect::Call(call) => {
+                    let (context, networks, writing) = (&context, &mut networks, &mut writing);
+                    let (computed, device) = (&mut computed, &device);
+                    Doing { computed, context, networks, writing, device, tell }.run(&call)?;
+                    ran = true;
+                }
+                Effect::MakeFolder(path) => {
+                    let path = options.results.as_ref().unwrap_or(&folder).join(path);
+                    std::fs::create_dir_all(&path)
+                        .map_err(|error| RecipeError::new(format!("{} cannot be made: {error}", path.display())))?;
+                }
+                Effect::Seed(seed) => context.seed = seed,
+                other => return Err(RecipeError::new(format!("{id}: {other:?} is not run"))),
+            }
+        }
+    }
+    if !ran {
+        return Err(RecipeError::new(format!("{run_id} runs no evaluator and samples nothing: nothing was done")));
+    }
+    writing.warnings.iter().for_each(|warning| tell(Told::Note(warning.clone())));
+    report.cases += computed.cases;
+    report.written = writing.written().to_vec();
+    Ok(report)
+}
+
+/// The device of an engine, or the processor.
+fn device_of(engine: &Value) -> Outcome<burn::tensor::Device> {
+    device_named(&engine.as_component().and_then(|engine| engine.get("device").cloned()).unwrap_or(Value::None))
+}
+
+/// The device of a value that names one, or the processor.
+fn device_named(value: &Value) -> Outcome<burn::tensor::Device> {
+    let word = match value {
+        Value::Device(name) | Value::Text(name) => &**name,
+        _ => "cpu",
+    };
+    Ok(hearth_train::device::parse(word).map_err(RecipeError::from_error)?.inner())
+}
+
+/// All faults, one a line.
+pub(crate) fn all(faults: &[hearth_bundle::Fault]) -> RecipeError {
+    let lines: Vec<String> = faults.iter().map(|fault| format!("  {fault}")).collect();
+    match faults {
+        [one] => RecipeError::new(one.to_string()),
+        _ => RecipeError::new(format!("the config needs what is not here:\n{}", lines.join("\n"))),
+    }
+}

@@ -1,0 +1,186 @@
+//! [`Case`]: an image to predict, and the files that it consists of.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use hearth_data::dicom::{Series, scan};
+use hearth_data::transforms::LoadImage;
+use hearth_data::{Item, Sample, Value};
+use hearth_recipe::{Outcome, RecipeError};
+
+use crate::cases::series::FoundSeries;
+
+/// An image to predict, from one file or several.
+#[derive(Clone, Debug)]
+pub enum Case {
+    /// A file, or a folder of slices.
+    File(PathBuf),
+    /// A case of a data set.
+    Item(Box<Item>),
+    /// A series of DICOM.
+    Series(Box<FoundSeries>),
+}
+
+impl Case {
+    /// What a pipeline starts with.
+    pub fn sample(&self) -> Sample {
+        match self {
+            Case::File(path) => of_path(path),
+            Case::Series(found) => {
+                let series = Value::Text(found.series.uid().to_owned());
+                of_path(&found.folder).with(LoadImage::series_key("image"), series)
+            }
+            Case::Item(item) => {
+                let mut sample = item.sample();
+                sample.values.retain(|key, _| key == "image");
+                sample
+            }
+        }
+    }
+
+    /// The files it consists of.
+    pub fn files(&self) -> Box<dyn Iterator<Item = &PathBuf> + '_> {
+        match self {
+            Case::File(path) => Box::new(std::iter::once(path)),
+            Case::Series(found) => Box::new(std::iter::once(&found.folder)),
+            Case::Item(item) => {
+                let parts = item.parts.get("image").into_iter().flat_map(|parts| &parts.files);
+                Box::new(item.files.get("image").into_iter().chain(parts))
+            }
+        }
+    }
+
+    /// The files themselves: those of a series or a folder of slices one by one.
+    pub fn all_files(&self) -> Vec<PathBuf> {
+        if let Case::Series(found) = self {
+            return found.series.files().iter().map(|file| file.to_path_buf()).collect();
+        }
+        let within = |path: &PathBuf| -> Vec<PathBuf> {
+            if !path.is_dir() {
+                return vec![path.clone()];
+            }
+            let listed = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+            listed.filter(|path| path.is_file()).collect()
+        };
+        self.files().flat_map(within).collect()
+    }
+
+    /// Its name in messages and tables.
+    pub fn name(&self) -> String {
+        match self {
+            Case::File(path) => path.display().to_string(),
+            Case::Item(item) => item.case.clone(),
+            Case::Series(found) => found.folder.display().to_string(),
+        }
+    }
+
+    /// The series that it is.
+    ///
+    /// # Errors
+    /// Where it is not one series of DICOM.
+    pub fn dicom(&self) -> Outcome<Series> {
+        if let Case::Series(found) = self {
+            return Ok(found.series.clone());
+        }
+        let refused = |what: String| RecipeError::new(format!("{}: {what}", self.name()));
+        let files: Vec<&PathBuf> = self.files().collect();
+        let [path] = files[..] else {
+            return Err(refused(format!("it consists of {} files, not of one series of DICOM", files.len())));
+        };
+        let mut found = scan(path).map_err(|error| refused(error.to_string()))?;
+        match found.series.len() {
+            1 => Ok(found.series.remove(0)),
+            0 => Err(refused("it is not a series of DICOM".to_owned())),
+            several => Err(refused(format!("it is {several} series of DICOM; give one of them by --series"))),
+        }
+    }
+
+    /// Where its results go, relative to the folder of all results.
+    pub fn parent(&self) -> &Path {
+        match self {
+            Case::Series(found) => &found.parent,
+            Case::File(_) | Case::Item(_) => Path::new(""),
+        }
+    }
+
+    /// What its results are called, before the end that says what they are.
+    pub fn stem(&self) -> OsString {
+        match self {
+            Case::File(path) => stem(path),
+            Case::Series(found) => found.stem.clone(),
+            Case::Item(item) => match item.case.replace(['/', '\\'], "_") {
+                // A name of dots would be a hidden file, or a folder above.
+                name if name.trim_start_matches('.').is_empty() => UNNAMED.into(),
+                name => name.into(),
+            },
+        }
+    }
+}
+
+/// The sample of a file or folder.
+fn of_path(path: &Path) -> Sample {
+    let name = match path.file_name() {
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => path.display().to_string(),
+    };
+    Sample::new(name).with("image", Value::Path(path.to_owned()))
+}
+
+/// What the results of an image without a name are called.
+const UNNAMED: &str = "image";
+
+/// Ends of files that hold an image by themselves.
+pub(crate) const IMAGES: &[&str] =
+    &["nii.gz", "nii", "hdr", "nrrd", "nhdr", "mha", "mhd", "npy", "npz", "tif", "tiff", "png", "jpg", "jpeg", "bmp"];
+
+/// The name of an image without its end; that of a folder as it is called where it lies. Bytes that
+/// are no UTF-8 stay: two images that differ in them have two results.
+pub(crate) fn stem(image: &Path) -> OsString {
+    let real = if image.is_dir() { image.canonicalize().ok() } else { None };
+    let name = real.as_deref().unwrap_or(image).file_name().unwrap_or_default();
+    let lower = name.to_string_lossy().to_lowercase();
+    let ends = ["gz", "img", "dcm"].iter().chain(IMAGES).filter(|end| lower.ends_with(&format!(".{end}")));
+    let end = ends.max_by_key(|end| end.len()).filter(|_| !image.is_dir());
+    if name.is_empty() || end.is_some_and(|end| lower.len() == end.len() + 1) {
+        return UNNAMED.into();
+    }
+    let mut stem = PathBuf::from(name);
+    for _ in 0..end.map_or(0, |end| end.split('.').count()) {
+        stem.set_extension("");
+    }
+    stem.into_os_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn bytes_that_are_no_text_stay() {
+        use std::os::unix::ffi::OsStrExt;
+        let name = std::ffi::OsStr::from_bytes(b"pat\xff.nii.gz");
+        assert_eq!(stem(Path::new(name)).as_bytes(), b"pat\xff");
+    }
+
+    #[test]
+    fn results_have_the_names_of_their_images() {
+        for (name, expected) in [
+            ("a/t1.nii.gz", "t1"),
+            ("a/T1.NII.GZ", "T1"),
+            ("b/scan.hdr", "scan"),
+            ("slice.dcm", "slice"),
+            ("no-end", "no-end"),
+            ("a.b.nii", "a.b"),
+            (".nii.gz", "image"),
+        ] {
+            assert_eq!(stem(Path::new(name)), expected, "{name}");
+        }
+        let here = std::env::current_dir().expect("a folder");
+        for same in [".", "./", "src/.."] {
+            assert_eq!(stem(Path::new(same)), here.file_name().expect("a name"), "{same}");
+        }
+        assert_eq!(stem(Path::new("..")), here.parent().and_then(Path::file_name).expect("a name"));
+        assert_eq!(stem(Path::new("/")), UNNAMED);
+    }
+}

@@ -1,0 +1,129 @@
+//! Which cases an argument of `-i` names: [`CaseFinder`].
+
+use std::path::{Path, PathBuf};
+
+use hearth_data::Item;
+use hearth_data::layouts::{self, Layout, Target, Wants};
+use hearth_recipe::recipe::{Node, Recipe};
+use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_registry::Named;
+use hearth_run::outputs::{is_record, written_by};
+use hearth_run::{named, wants};
+
+use crate::cases::case::{Case, IMAGES};
+use crate::cases::series::series_below;
+
+/// The series that a recipe reads of a folder with several.
+fn series_of(recipe: &Recipe) -> Option<&str> {
+    let reads = |step: &&Node| step.text("name").is_some_and(|name| named(&["LoadImage"], name));
+    recipe.transforms.iter().filter(reads).find_map(|step| step.text("series"))
+}
+
+/// How a model's cases are found.
+#[derive(Clone, Copy, Default)]
+pub struct CaseFinder<'a> {
+    /// The layout of data sets that the model was trained with, tried first.
+    pub layout: Option<&'a Named<dyn Layout>>,
+    /// Its input channels, for data sets that name them.
+    pub images: &'a [String],
+    /// The DICOM modalities of its images; none: any.
+    pub modalities: &'a [String],
+    /// The series that it takes of each study where none is asked for.
+    pub series: Option<&'a str>,
+}
+
+impl<'a> CaseFinder<'a> {
+    /// As a recipe says.
+    pub fn of_recipe(recipe: &'a Recipe) -> Self {
+        let Recipe { data, .. } = recipe;
+        Self {
+            layout: data.layout.as_ref(),
+            images: &data.images,
+            modalities: &data.modalities,
+            series: series_of(recipe),
+        }
+    }
+
+    /// What a path means: the cases of a data set, a table or a list; the images of a folder; the
+    /// series of a folder of DICOM, or of a tree of them; a file. `series` selects one series of each
+    /// study, in place of the model's.
+    ///
+    /// # Errors
+    /// A data set that is damaged, or lacks a channel that the model takes; a folder that cannot be
+    /// read; a study without the series that is wanted.
+    pub fn find(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
+        if let Some(layout) = layout_of(given, self.layout) {
+            let wants = Wants { images: self.images.to_vec(), target: Target::Nothing };
+            let cases = layout.read(given, &wants).while_doing(|| given.display().to_string())?.all();
+            return Ok(cases.into_iter().map(|item| Case::Item(Box::new(item))).collect());
+        }
+        let images = images_of(given)?;
+        if images.len() == 1 && images[0] == given && given.is_dir() {
+            let found = series_below(given, series.or(self.series), self.modalities)?;
+            if !found.is_empty() {
+                return Ok(found.into_iter().map(|found| Case::Series(Box::new(found))).collect());
+            }
+        }
+        if let Some(series) = series {
+            let what = format!("--series {series}: it is not a folder of DICOM");
+            return Err(RecipeError::new(format!("{}: {what}", given.display())));
+        }
+        Ok(images.into_iter().map(Case::File).collect())
+    }
+}
+
+/// The cases of a data set whose truth is known, with what is learned of them: none of plain
+/// images, or where the data set lacks it.
+pub fn labelled(given: &Path, recipe: &Recipe) -> Vec<Item> {
+    let layout = layout_of(given, recipe.data.layout.as_ref()).or_else(|| {
+        // A tree of series: structures and segmentations lie in it. Not a folder of other images.
+        let of_recipe = recipe.data.layout.as_ref().filter(|layout| layout.name() == "Dicom");
+        let dicom = of_recipe.and_then(|layout| layout.build().ok());
+        let is_tree = given.is_dir() && images_of(given).is_ok_and(|images| images == [given]);
+        is_tree.then(|| dicom.unwrap_or_else(|| Box::new(layouts::Dicom::default())))
+    });
+    let Some(layout) = layout else { return Vec::new() };
+    let read = layout.read(given, &wants(recipe)).map(|list| list.labelled).unwrap_or_default();
+    let task = recipe.learns();
+    read.into_iter().filter_map(|item| task.prepare(item, &recipe.labels).ok()).collect()
+}
+
+/// The layout of a data set, of whatever is more than images.
+fn layout_of(given: &Path, own: Option<&Named<dyn Layout>>) -> Option<Box<dyn Layout>> {
+    if let Some(named) = own
+        && named.fits(given)
+        && named.name() != "Dicom"
+    {
+        return named.build().ok();
+    }
+    layouts::recognize_list(given)
+}
+
+/// The images that a command-line argument names: those of a folder, without the results of
+/// `predict` among them, unless its files are the slices of one.
+///
+/// # Errors
+/// A folder that cannot be read.
+pub fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
+    if !given.is_dir() {
+        return Ok(vec![given.to_owned()]);
+    }
+    let listed = std::fs::read_dir(given).while_doing(|| format!("cannot read the folder {}", given.display()))?;
+    let ends = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        !name.starts_with('.') && IMAGES.iter().any(|end| name.ends_with(&format!(".{end}")))
+    };
+    let mut images: Vec<PathBuf> = listed
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.is_file() && ends(path) && !is_record(path))
+        .collect();
+    images.sort_unstable();
+    // Results that an earlier call wrote beside its images are no images, unless there is nothing
+    // else.
+    let (results, others): (Vec<_>, Vec<_>) =
+        images.into_iter().partition(|path| ["predict", "ensemble"].iter().any(|command| written_by(path, command)));
+    let images = if others.is_empty() { results } else { others };
+    // A folder of other files is one image: a series of DICOM slices.
+    if images.is_empty() { Ok(vec![given.to_owned()]) } else { Ok(images) }
+}
+

@@ -1,0 +1,11 @@
+//! What `-i` of a command line means: patterns, files, folders, data sets, series of DICOM.
+
+mod case;
+mod find;
+pub mod globs;
+mod series;
+mod series_choice;
+
+pub use case::Case;
+pub use find::{CaseFinder, images_of, labelled};
+pub use series::{FoundSeries, series_below};

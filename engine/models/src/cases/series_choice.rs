@@ -1,0 +1,205 @@
+//! The series of a study that a network is for: [`choose`].
+
+use hearth_data::dicom::{Series, Severity};
+use hearth_registry::counted;
+
+/// Words of descriptions of what is no diagnostic volume.
+const OTHERS: [&str; 14] = [
+    "scout",
+    "localizer",
+    "localiser",
+    "topogram",
+    "surview",
+    "scanogram",
+    "survey",
+    "smartprep",
+    "premonitoring",
+    "monitoring",
+    "dose",
+    "screen",
+    "calibration",
+    "patient protocol",
+];
+
+/// Words of images that were made of others.
+const MADE: [&str; 9] = ["mpr", "mip", "minip", "vrt", "3d render", "reformat", "curved", "subtraction", "fused"];
+
+/// Fewer slices are no volume.
+const LEAST_SLICES: usize = 4;
+
+/// What decides about a series.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Facts {
+    modality: String,
+    description: String,
+    number: Option<i64>,
+    slices: usize,
+    /// Distance of slices in mm.
+    spacing: f64,
+    /// Whether its slices lie across the body.
+    axial: bool,
+    /// Findings that must be accepted before it is read.
+    faults: usize,
+}
+
+impl Facts {
+    pub(crate) fn of(series: &Series) -> Self {
+        let grid = series.grid();
+        let normal: [f64; 3] = std::array::from_fn(|row| grid.affine()[row][2].abs());
+        Self {
+            modality: series.modality().to_owned(),
+            description: series.description().unwrap_or_default().trim().to_owned(),
+            number: series.number(),
+            slices: series.slices().len(),
+            spacing: grid.spacing()[2],
+            axial: normal[2] >= normal[0] && normal[2] >= normal[1],
+            faults: series.findings().iter().filter(|finding| finding.severity == Severity::Error).count(),
+        }
+    }
+
+    fn name(&self) -> String {
+        let number = self.number.map(|number| format!("{number}, ")).unwrap_or_default();
+        let slices = counted(self.slices, "slice");
+        format!("{number}{} {:?}, {slices} of {:.3} mm", self.modality, self.description, self.spacing)
+    }
+
+    /// Why it is no volume for the network, whatever the others are.
+    fn unfit(&self, modalities: &[String]) -> Option<String> {
+        let text = self.description.to_lowercase();
+        if !modalities.is_empty() && !modalities.iter().any(|known| known.eq_ignore_ascii_case(&self.modality)) {
+            return Some(format!("is {}, the network is for {}", self.modality, modalities.join(", ")));
+        }
+        if let Some(word) = OTHERS.iter().find(|word| text.contains(*word)) {
+            return Some(format!("its description says {word:?}"));
+        }
+        (self.slices < LEAST_SLICES).then(|| format!("has {}", counted(self.slices, "slice")))
+    }
+}
+
+/// What was chosen of a study.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// Its place among those given.
+    pub place: usize,
+    /// In words: what was taken and why, and what was not.
+    pub why: String,
+}
+
+/// Chooses one series: of the modality that the network is for and more than a few slices, no localizer
+/// and no dose report; then, as far as any is left, one without faults, original rather than made of
+/// others, of CT across the body; then the thinnest, of these the one with most slices, and of these the
+/// first.
+///
+/// # Errors
+/// Where none fits, with the reason for each.
+pub(crate) fn choose(study: &[Facts], modalities: &[String]) -> Result<Choice, String> {
+    let mut left: Vec<usize> = Vec::new();
+    let mut skipped = Vec::new();
+    for (place, series) in study.iter().enumerate() {
+        match series.unfit(modalities) {
+            None => left.push(place),
+            Some(why) => skipped.push(format!("skips {}: {why}", series.name())),
+        }
+    }
+    if left.is_empty() {
+        return Err(format!("no series fits:\n  {}", skipped.join("\n  ")));
+    }
+    let made = |series: &Facts| {
+        let text = series.description.to_lowercase();
+        let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+        MADE.iter().any(|known| if known.contains(' ') { text.contains(known) } else { words.contains(known) })
+    };
+    type Rule<'a> = (&'a str, &'a dyn Fn(&Facts) -> bool);
+    let rules: [Rule<'_>; 3] = [
+        ("without faults", &|series| series.faults == 0),
+        ("not made of other images", &|series| !made(series)),
+        ("across the body", &|series| series.axial || !series.modality.eq_ignore_ascii_case("CT")),
+    ];
+    let mut reasons = Vec::new();
+    for (what, holds) in rules {
+        let (better, worse): (Vec<usize>, Vec<usize>) = left.iter().partition(|place| holds(&study[**place]));
+        if !better.is_empty() && !worse.is_empty() {
+            reasons.push(what);
+            skipped.extend(worse.iter().map(|place| format!("skips {}: others are {what}", study[*place].name())));
+            left = better;
+        }
+    }
+    let least = left.iter().map(|place| study[*place].spacing).fold(f64::INFINITY, f64::min);
+    if left.len() > 1 {
+        // Positions are rounded in files.
+        let thinnest: Vec<usize> = left.iter().copied().filter(|at| study[*at].spacing <= least * 1.001).collect();
+        if thinnest.len() < left.len() {
+            reasons.push("the thinnest");
+        }
+        skipped.extend(
+            left.iter()
+                .filter(|at| !thinnest.contains(at))
+                .map(|at| format!("skips {}: it is thicker", study[*at].name())),
+        );
+        left = thinnest;
+    }
+    let most = left.iter().map(|place| study[*place].slices).max().unwrap_or_default();
+    if left.iter().any(|at| study[*at].slices < most) {
+        reasons.push("the one with most slices");
+    }
+    let place = left.iter().copied().find(|at| study[*at].slices == most).unwrap_or(left[0]);
+    let alike = left.iter().filter(|at| study[**at].slices == most).count();
+    if alike > 1 {
+        reasons.push("the first of several alike");
+    }
+    skipped.extend(left.iter().filter(|at| **at != place).map(|at| format!("skips {}", study[*at].name())));
+    let reason = if reasons.is_empty() { "the only one that fits".to_owned() } else { reasons.join(", ") };
+    let mut lines = vec![format!("takes {}: {reason}", study[place].name())];
+    lines.extend(skipped);
+    Ok(Choice { place, why: lines.join("\n  ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(modality: &str, description: &str, slices: usize, spacing: f64) -> Facts {
+        let (modality, description) = (modality.to_owned(), description.to_owned());
+        Facts { modality, description, number: Some(1), slices, spacing, axial: true, faults: 0 }
+    }
+
+    #[test]
+    fn a_study_has_one_series_for_a_network() {
+        let ct = ["CT".to_owned()];
+        let study = [
+            series("CT", "Topogram 0.6", 200, 0.6),
+            series("CT", "Thorax 5.0", 80, 5.0),
+            series("CT", "Thorax 1.0 B30", 400, 1.0),
+            Facts { axial: false, ..series("CT", "Coronal 0.7", 300, 0.7) },
+            series("CT", "Thorax MIP 0.8", 300, 0.8),
+            series("CT", "Scan", 1, 0.5),
+            series("PT", "PET", 200, 0.5),
+            Facts { faults: 1, ..series("CT", "Thorax 0.6", 500, 0.6) },
+        ];
+        let choice = choose(&study, &ct).expect("one fits");
+        assert_eq!(choice.place, 2, "{}", choice.why);
+        for said in [
+            "takes 1, CT \"Thorax 1.0 B30\"",
+            "topogram",
+            "is PT, the network is for CT",
+            "has 1 slice",
+            "others are across the body",
+            "others are not made of other images",
+            "others are without faults",
+            "Thorax 5.0\", 80 slices of 5.000 mm: it is thicker",
+        ] {
+            assert!(choice.why.contains(said), "no {said:?} in {}", choice.why);
+        }
+    }
+
+    #[test]
+    fn where_rules_leave_nothing_they_do_not_hold() {
+        let made = [series("MR", "t1 mpr", 100, 1.0), series("MR", "t1 mpr", 120, 1.0)];
+        assert_eq!(choose(&made, &[]).map(|choice| choice.place), Ok(1));
+        let sagittal = [Facts { axial: false, ..series("MR", "t2 sag", 20, 3.0) }, series("MR", "t2 tra", 20, 4.0)];
+        assert_eq!(choose(&sagittal, &[]).map(|choice| choice.place), Ok(0), "directions matter for CT alone");
+        let error = choose(&[series("PT", "PET", 200, 0.5)], &["CT".to_owned()]).expect_err("none");
+        assert!(error.contains("no series fits") && error.contains("is PT"), "{error}");
+        assert!(choose(&[], &[]).is_err());
+    }
+}

@@ -1,0 +1,3 @@
+//! The loop over cases of every model.
+
+pub mod overlap;

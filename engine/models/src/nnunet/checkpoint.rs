@@ -1,0 +1,59 @@
+//! The checkpoint of a fold: weights, and what else it says about prediction.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+use hearth_nn::layers::awaiting_weights;
+use hearth_nn::networks::AnyNetwork;
+use hearth_nn::pytorch::{OpenOptions, StateDict};
+use hearth_nn::weights;
+use hearth_nnunet::Architecture;
+use serde_json::Value;
+
+use crate::nnunet::network;
+use hearth_recipe::{Context, Outcome, RecipeError};
+
+/// A checkpoint, opened; its weights are read last.
+pub(crate) struct Checkpoint {
+    weights: StateDict,
+    /// The configuration that was trained.
+    pub configuration: Option<String>,
+    /// Axes that may be mirrored; none of a model that was trained without.
+    pub mirroring: Vec<usize>,
+}
+
+impl Checkpoint {
+    /// Opens a file of nnU-Net's.
+    pub fn open(path: &Path) -> Outcome<Self> {
+        let key = Some("network_weights".to_owned());
+        let mut weights = StateDict::open(path, &OpenOptions { key })?;
+        // Units hold their layers twice, and the decoder holds the encoder.
+        weights.retain(|key| !key.contains(".all_modules.") && !key.starts_with("decoder.encoder."));
+        let axes = weights.value(&["inference_allowed_mirroring_axes"]).unwrap_or(Value::Null);
+        let mirroring = match axes {
+            Value::Null => Vec::new(),
+            value => serde_json::from_value(value.clone()).map_err(|_| {
+                let what = format!("inference_allowed_mirroring_axes is {value}; expected axes or None");
+                RecipeError::new(format!("{}: {what}", path.display()))
+            })?,
+        };
+        let configuration = weights.value(&["init_args", "configuration"]);
+        let configuration = configuration.and_then(|value| value.as_str().map(str::to_owned));
+        Ok(Checkpoint { weights, configuration, mirroring })
+    }
+
+    /// The network with these weights.
+    pub fn network(
+        &self,
+        architecture: &Architecture,
+        channels: [usize; 2],
+        path: &Path,
+        device: &Device,
+    ) -> Outcome<AnyNetwork> {
+        let doing = || format!("cannot load {}", path.display());
+        let batch_norm = self.weights.keys().any(|key| key.ends_with(".norm.running_mean"));
+        let net = awaiting_weights(|| network::build(architecture, channels, batch_norm, device)).while_doing(doing)?;
+        let bytes = self.weights.to_bytes().while_doing(doing)?;
+        Ok(weights::from_bytes(net, &bytes).while_doing(doing)?.0)
+    }
+}

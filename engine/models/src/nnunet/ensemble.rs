@@ -1,0 +1,80 @@
+//! Several models of one data set that predict together, as `nnUNetv2_ensemble` merges them.
+
+use std::path::{Path, PathBuf};
+
+use hearth_nnunet::{Case, Volume, postprocess, probabilities};
+
+use crate::nnunet::predict::{NnunetOptions, NnunetPredictor, Predicted};
+use hearth_recipe::{Outcome, RecipeError};
+
+/// Models whose probabilities are averaged: configurations of one data set, or one model alone.
+pub struct NnunetEnsemble {
+    members: Vec<NnunetPredictor>,
+}
+
+impl NnunetEnsemble {
+    /// Opens the folders of models.
+    ///
+    /// # Errors
+    /// None, models that cannot be opened, and models of different labels or channels.
+    pub fn open(folders: &[PathBuf], options: &NnunetOptions) -> Outcome<Self> {
+        let options = NnunetOptions { kept: options.kept / folders.len().max(1), ..options.clone() };
+        let members = folders.iter().map(|folder| NnunetPredictor::open(folder, &options));
+        let members = members.collect::<Outcome<Vec<_>>>()?;
+        let Some(first) = members.first() else { return Err(RecipeError::new("there is no model")) };
+        for other in &members[1..] {
+            let differs = |what: &str| {
+                let paths = [first, other].map(|member| member.folder.path.display().to_string());
+                RecipeError::new(format!(
+                    "{} and {} differ in their {what}, and cannot be averaged",
+                    paths[0], paths[1]
+                ))
+            };
+            let [one, two] = [&first.folder.dataset, &other.folder.dataset];
+            if one.labels != two.labels {
+                return Err(differs("labels"));
+            }
+            if one.channel_names != two.channel_names || one.file_ending != two.file_ending {
+                return Err(differs("channels or file_ending"));
+            }
+        }
+        Ok(NnunetEnsemble { members })
+    }
+
+    /// The models, in order.
+    pub fn members(&self) -> &[NnunetPredictor] {
+        &self.members
+    }
+
+    /// The first model, which reads cases and says what their results are called.
+    pub fn first(&self) -> &NnunetPredictor {
+        &self.members[0]
+    }
+
+    /// The labels of a case, and probabilities if they are `wanted`. `previous` is the folder of the
+    /// labels of an earlier stage, for models that continue from them.
+    ///
+    /// # Errors
+    /// Images that cannot be read or do not fit the models.
+    pub fn predict(&self, case: &Case, previous: Option<&Path>, wanted: bool) -> Outcome<Predicted> {
+        let [first] = &self.members[..] else { return self.mean(case, previous, wanted) };
+        first.predict_with(case, previous, wanted)
+    }
+
+    fn mean(&self, case: &Case, previous: Option<&Path>, wanted: bool) -> Outcome<Predicted> {
+        let mut last = None;
+        let mut all: Vec<Volume> = Vec::with_capacity(self.members.len());
+        for member in &self.members {
+            let mut found = member.predict_with(case, previous, true)?;
+            all.extend(found.probabilities.take());
+            last = Some(found);
+        }
+        let Some(mut found) = last else { return Err(RecipeError::new("there is no model")) };
+        let first = self.first();
+        let mean = probabilities::mean(all.into_iter().map(Ok))?;
+        found.labels = probabilities::labels(&first.folder.dataset.labels, &mean);
+        postprocess::apply(first.steps(), &mut found.labels)?;
+        found.probabilities = wanted.then_some(mean);
+        Ok(found)
+    }
+}

@@ -1,0 +1,443 @@
+//! Prediction by a trained model of nnU-Net v2.
+
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use burn::tensor::{DType, Device, Tensor, TensorData, TensorReadError};
+use half::f16;
+use hearth_data::Progress;
+use hearth_kernels::conv3d::plain_sums;
+use hearth_kernels::host::is_host;
+use hearth_nn::networks::{AnyNetwork, Network};
+use hearth_nnunet::export::Origin;
+use hearth_nnunet::preprocess::{Prepared, prepare};
+use hearth_nnunet::window::{Sum, Windows, mean_of_folds, mirrorings, tile};
+use hearth_nnunet::{
+    Axes3, Case, Configuration, DatasetJson, Folds, ModelFolder, NnunetError, Volume, cases, checkpoint, export,
+    postprocess, probabilities,
+};
+use hearth_train::Precision;
+use serde_json::{Value, json};
+
+use crate::nnunet::checkpoint::Checkpoint;
+use crate::nnunet::properties::properties;
+use hearth_recipe::nnunet::{CaseImage, Grid, Reader, read, read_labels};
+use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_run::labels_of_stage;
+use hearth_run::sum;
+
+/// Networks of at most this many channels take plain sums: fewer products hardly make them faster.
+const PLAIN: usize = 32;
+
+/// Bytes of weights that are kept from image to image, if nothing else is said: those of two networks of
+/// nnU-Net's usual size.
+const KEPT: usize = 256 << 20;
+
+/// How a model predicts.
+#[derive(Clone, Debug)]
+pub struct NnunetOptions {
+    /// Which folds; the mean of their outputs decides.
+    pub folds: Folds,
+    /// The file of each fold's checkpoint.
+    pub checkpoint: String,
+    /// Distance of two tiles as a share of the patch, above 0 and at most 1.
+    pub step_size: f64,
+    /// Whether images are also predicted mirrored, by the axes that the checkpoint allows.
+    pub mirroring: bool,
+    /// What removes components, if anything.
+    pub postprocessing: Option<PathBuf>,
+    /// The type in which the network computes; f32 for nnU-Net's labels.
+    pub precision: Precision,
+    /// Where the network computes: `cpu`, `cuda:0`, `auto`.
+    pub device: String,
+    /// Bytes of weights that are kept on a processor from image to image. Networks that have more are
+    /// read for each image again, one after the other, which takes some tenths of a second each.
+    pub kept: usize,
+    /// How the tiles of an image are shown.
+    pub progress: Progress,
+}
+
+impl Default for NnunetOptions {
+    fn default() -> Self {
+        NnunetOptions {
+            folds: Folds::Found,
+            checkpoint: "checkpoint_final.pth".to_owned(),
+            step_size: 0.5,
+            mirroring: true,
+            postprocessing: None,
+            precision: Precision::Fp32,
+            device: "cpu".to_owned(),
+            kept: KEPT,
+            progress: Progress::None,
+        }
+    }
+}
+
+/// A trained model, each of its networks loaded once.
+pub struct NnunetPredictor {
+    /// Plans and data set.
+    pub folder: ModelFolder,
+    /// What it was trained for.
+    pub configuration: Configuration,
+    /// The checkpoints that predict.
+    pub checkpoints: Vec<PathBuf>,
+    /// `None` where they are read for each image.
+    networks: Option<Vec<AnyNetwork>>,
+    mirroring: Vec<usize>,
+    reader: Reader,
+    steps: Vec<postprocess::KeepLargest>,
+    options: NnunetOptions,
+    device: Device,
+}
+
+/// An image, ready for the network.
+pub struct Preparation {
+    /// The network's input.
+    pub data: Volume,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The grid of its labels.
+    pub grid: Grid,
+}
+
+/// The result of one case.
+pub struct Predicted {
+    /// Labels in the file's axes, `[1, z, y, x]`.
+    pub labels: Volume<u16>,
+    /// Of each head, where they are asked for.
+    pub probabilities: Option<Volume>,
+    /// What nnU-Net keeps of the image beside them.
+    properties: Option<Value>,
+    grid: Grid,
+    wide: bool,
+}
+
+impl Predicted {
+    /// Writes the labels on the image's grid.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write(&self, path: &Path) -> Outcome {
+        self.grid.write(path, &self.labels, self.wide)
+    }
+
+    /// Writes the probabilities, if there are any, as nnU-Net's `.npz`.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_probabilities(&self, path: &Path) -> Outcome {
+        let Some(found) = &self.probabilities else { return Ok(()) };
+        Ok(probabilities::write(path, found)?)
+    }
+
+    /// Writes what nnU-Net's ensembles read beside the probabilities, its `.pkl`: a pickle of plain values,
+    /// which runs nothing.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write_properties(&self, path: &Path) -> Outcome {
+        let Some(found) = &self.properties else { return Ok(()) };
+        Ok(checkpoint::write_values(path, found)?)
+    }
+}
+
+impl NnunetPredictor {
+    /// Opens a model's folder and loads its networks.
+    ///
+    /// # Errors
+    /// Files that are missing, damaged or of another network, and options that cannot be followed.
+    pub fn open(path: &Path, options: &NnunetOptions) -> Outcome<Self> {
+        if !(options.step_size > 0.0 && options.step_size <= 1.0) {
+            let what =
+                format!("the step size is {}: expected a share of the patch, above 0 and at most 1", options.step_size);
+            return Err(RecipeError::new(what));
+        }
+        let folder = ModelFolder::open(path)?;
+        let (plans, dataset) = (&folder.plans, &folder.dataset);
+        let found = folder.checkpoints(&options.folds, &options.checkpoint)?;
+        let device = hearth_train::device::parse(&options.device).map_err(RecipeError::from_error)?;
+        options.precision.check(&device)?;
+        let reader = dataset.overwrite_image_reader_writer.as_deref().unwrap_or(&plans.image_reader_writer);
+        let reader = Reader::named(reader, &dataset.file_ending)?;
+        let (mut networks, mut chosen, mut mirroring) = (Some(Vec::new()), None, Vec::new());
+        let (kept, mut bytes) = (if is_host(&device) { options.kept } else { usize::MAX }, 0_usize);
+        for (fold, path) in &found {
+            let checkpoint = Checkpoint::open(path)?;
+            let name = checkpoint.configuration.clone().or_else(|| configuration_of(&folder.path));
+            let name = name.ok_or_else(|| {
+                RecipeError::new(format!("{} does not say which configuration it is of", path.display()))
+            })?;
+            let configuration =
+                plans.configuration(&name).while_doing(|| folder.path.join("plans.json").display().to_string())?;
+            if let Some((first, known)) = &chosen
+                && *known != configuration
+            {
+                let Configuration { name: before, .. } = known;
+                return Err(RecipeError::new(format!("fold_{first} is of {before}, and fold_{fold} of {name}")));
+            }
+            let network = load(&checkpoint, &configuration, dataset, path, &device)?;
+            bytes += network.num_params() * size_of::<f32>();
+            match &mut networks {
+                Some(networks) if bytes <= kept => networks.push(options.precision.apply(network)),
+                _ => networks = None,
+            }
+            // The first fold decides, as in nnU-Net.
+            if chosen.is_none() {
+                mirroring = checkpoint.mirroring;
+                chosen = Some((fold.clone(), configuration));
+            }
+        }
+        let Some((_, configuration)) = chosen else { return Err(RecipeError::new("no fold is chosen")) };
+        if let Some(axis) = mirroring.iter().find(|axis| **axis >= configuration.dims()) {
+            return Err(RecipeError::new(format!(
+                "axis {axis} cannot be mirrored: there are {}",
+                configuration.dims()
+            )));
+        }
+        let expected = dataset.channel_names.len();
+        if configuration.normalization_schemes.len() != expected {
+            let plans = configuration.normalization_schemes.len();
+            return Err(RecipeError::new(format!(
+                "dataset.json names {expected} channels, and plans.json has {plans}"
+            )));
+        }
+        let steps = options.postprocessing.as_deref().map(postprocess::read).transpose()?.unwrap_or_default();
+        Ok(NnunetPredictor {
+            checkpoints: found.into_iter().map(|(_, path)| path).collect(),
+            configuration,
+            networks,
+            mirroring: if options.mirroring { mirroring } else { Vec::new() },
+            reader,
+            steps,
+            options: options.clone(),
+            device,
+            folder,
+        })
+    }
+
+    /// What removes components of its labels.
+    pub(crate) fn steps(&self) -> &[postprocess::KeepLargest] {
+        &self.steps
+    }
+
+    /// What its results come from, besides the image: plans, weights and options.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    pub fn key(&self) -> Outcome<Value> {
+        let json = |name: &str| sum(&self.folder.path.join(name));
+        let weights = self.checkpoints.iter().map(|path| sum(path)).collect::<Outcome<Vec<_>>>()?;
+        let options = &self.options;
+        Ok(json!({
+            "plans": json("plans.json")?, "dataset": json("dataset.json")?, "weights": weights,
+            "step_size": options.step_size, "mirroring": self.mirroring, "precision": options.precision.to_string(),
+            "postprocessing": options.postprocessing.as_deref().map(sum).transpose()?,
+        }))
+    }
+
+    /// The cases of a folder of images.
+    ///
+    /// # Errors
+    /// A folder without images, and cases that lack channels.
+    pub fn cases(&self, folder: &Path) -> Outcome<Vec<Case>> {
+        // A picture has its colours in one file.
+        let channels = (self.reader != Reader::Picture).then_some(self.folder.dataset.channel_names.len());
+        let one_file = match channels {
+            Some(channels) if channels > 1 => self.single_files(folder)?,
+            _ => false,
+        };
+        Ok(cases(folder, &self.folder.dataset.file_ending, channels.filter(|_| !one_file))?)
+    }
+
+    /// Whether every case is one file, which may hold all channels.
+    fn single_files(&self, folder: &Path) -> Outcome<bool> {
+        let found = cases(folder, &self.folder.dataset.file_ending, None)?;
+        let several = |case: &Case| {
+            let first = case.files.first().filter(|_| case.files.len() == 1);
+            first.and_then(|path| hearth_data::nifti::read_header(path).ok()).is_some_and(|header| header.dim.len() > 3)
+        };
+        Ok(found.iter().all(several))
+    }
+
+    /// The labels of a case. `previous` is the folder of the earlier stage's labels.
+    ///
+    /// # Errors
+    /// Images that cannot be read or do not fit the model.
+    pub fn predict(&self, case: &Case, previous: Option<&Path>) -> Outcome<Predicted> {
+        self.predict_with(case, previous, false)
+    }
+
+    /// The same, with probabilities if they are `wanted`.
+    ///
+    /// # Errors
+    /// As [`predict`](Self::predict).
+    pub fn predict_with(&self, case: &Case, previous: Option<&Path>, wanted: bool) -> Outcome<Predicted> {
+        let preparation = self.prepare(case, previous)?;
+        let logits = self.logits(&preparation.data)?;
+        self.export(&logits, preparation.origin, preparation.grid, wanted)
+    }
+
+    /// The labels of an image that is read already, in the same axes.
+    pub(crate) fn labels_of(&self, volume: Volume, spacing: Axes3<f64>, grid: Grid) -> Outcome<Volume<u16>> {
+        let Prepared { data, spacing, shape_before_cropping, bounds } =
+            prepare(&self.folder.plans, &self.configuration, volume, spacing, None)?;
+        let logits = self.logits(&data)?;
+        Ok(self.export(&logits, Origin { spacing, shape_before_cropping, bounds }, grid, false)?.labels)
+    }
+
+    /// The file of a case's labels in the folder of the earlier stage: as nnU-Net calls it, or as
+    /// `hearth predict` does with a run.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn previous_labels(&self, folder: &Path, case: &Case) -> Outcome<PathBuf> {
+        let usual = folder.join(format!("{}{}", case.name, self.folder.dataset.file_ending));
+        if usual.is_file() { Ok(usual) } else { labels_of_stage(folder, &case.name) }
+    }
+
+    /// Reads and preprocesses a case.
+    ///
+    /// # Errors
+    /// As [`predict`](Self::predict).
+    pub fn prepare(&self, case: &Case, previous: Option<&Path>) -> Outcome<Preparation> {
+        let CaseImage { volume, spacing, grid } = read(self.reader, case)?;
+        let foreground = &self.folder.dataset.labels.foreground;
+        let labels = match (&self.configuration.previous_stage, previous) {
+            (None, _) => None,
+            (Some(_), Some(folder)) => {
+                let path = self.previous_labels(folder, case)?;
+                Some(read_labels(self.reader, &path, &grid).while_doing(|| "the previous stage")?)
+            }
+            (Some(stage), None) => {
+                let what = format!("{} continues from the labels of {stage}", self.configuration.name);
+                return Err(RecipeError::new(format!(
+                    "{what}: predict with that first, and give its results by --previous-stage"
+                )));
+            }
+        };
+        let previous = labels.as_ref().map(|labels| (labels, &foreground[..]));
+        let Prepared { data, spacing, shape_before_cropping, bounds } =
+            prepare(&self.folder.plans, &self.configuration, volume, spacing, previous)?;
+        Ok(Preparation { data, origin: Origin { spacing, shape_before_cropping, bounds }, grid })
+    }
+
+    /// What nnU-Net keeps of a prepared image beside its probabilities: spacing, box, and the geometry that
+    /// its labels are written with.
+    pub fn properties(&self, preparation: &Preparation) -> Value {
+        properties(&preparation.grid, &preparation.origin, self.folder.plans.transpose_forward)
+    }
+
+    /// The mean output of all folds over a prepared image, `[head, z, y, x]` in half precision, as
+    /// nnU-Net rounds it.
+    ///
+    /// # Errors
+    /// Outputs that are not finite, and patches that the network cannot take.
+    pub fn logits(&self, data: &Volume) -> Outcome<Volume<f16>> {
+        let dims = self.configuration.dims();
+        let windows = Windows::new(data.shape, self.configuration.patch(), dims, self.options.step_size);
+        let padded = windows.pad(data.clone());
+        let running = self.options.progress.start("tiles", (windows.len() * self.checkpoints.len()) as u64);
+        let mut fault = None;
+        let outputs = (0..self.checkpoints.len()).map(|fold| {
+            let read;
+            let network = match &self.networks {
+                Some(networks) => &networks[fold],
+                None => {
+                    read = self.read(fold).map_err(|why| {
+                        let message = NnunetError::case(why.to_string());
+                        fault = Some(why);
+                        message
+                    })?;
+                    &read
+                }
+            };
+            let mut sum = Sum::new(&windows, network.channels()[1]);
+            for start in windows.tiles() {
+                let tile = tile(&padded, start, windows.patch);
+                let output = self.forward(network, tile, windows.patch, data.channels);
+                sum.add(start, &output.map_err(|error| NnunetError::case(RecipeError::of_device(&error).line()))?);
+                running.advance();
+            }
+            sum.finish()
+        });
+        let mean = mean_of_folds(outputs);
+        if let Some(why) = fault {
+            return Err(why);
+        }
+        let mean = mean?;
+        running.finish();
+        mean.ok_or_else(|| RecipeError::new("no fold is chosen"))
+    }
+
+    /// The network of a fold, from its file.
+    fn read(&self, fold: usize) -> Outcome<AnyNetwork> {
+        let path = &self.checkpoints[fold];
+        let network = load(&Checkpoint::open(path)?, &self.configuration, &self.folder.dataset, path, &self.device)?;
+        Ok(self.options.precision.apply(network))
+    }
+
+    /// The mean of a tile's mirrored outputs, `[head, z, y, x]` in f32.
+    fn forward(
+        &self,
+        network: &AnyNetwork,
+        tile: Vec<f32>,
+        [z, y, x]: Axes3,
+        channels: usize,
+    ) -> Result<Vec<f32>, TensorReadError> {
+        // A slice lies in the first two axes of a 2-D network.
+        let shape = if self.configuration.dims() == 2 { [1, channels, y, x, 1] } else { [1, channels, z, y, x] };
+        let tile = Tensor::<5>::from_data(TensorData::new(tile, shape), &self.device);
+        let apply = |tile: Tensor<5>| network.forward(tile).cast(DType::F32);
+        // Small networks are fast in any way, and round as PyTorch's do.
+        let small = self.configuration.architecture.features.iter().all(|features| *features <= PLAIN);
+        let run = |tile: Tensor<5>| if small { plain_sums(|| apply(tile)) } else { apply(tile) };
+        let mirrored = mirrorings(&self.mirroring);
+        let mut sum = run(tile.clone());
+        for axes in &mirrored {
+            let flip = |x: Tensor<5>| axes.iter().fold(x, |x, axis| x.flip([axis + 2]));
+            sum = sum + flip(run(flip(tile.clone())));
+        }
+        if !mirrored.is_empty() {
+            sum = sum / (mirrored.len() + 1) as f64;
+        }
+        sum.try_into_vec_as()
+    }
+
+    /// Labels, and probabilities if they are wanted, of outputs.
+    ///
+    /// # Errors
+    /// Volumes beyond the limits of postprocessing.
+    pub fn export(&self, logits: &Volume<f16>, origin: Origin, grid: Grid, wanted: bool) -> Outcome<Predicted> {
+        let (plans, manager) = (&self.folder.plans, &self.folder.dataset.labels);
+        let heads = export::heads(&self.configuration, logits, &origin);
+        let probabilities = wanted.then(|| probabilities::probabilities(plans, manager, &heads, &origin));
+        let mut labels = match &probabilities {
+            Some(found) => probabilities::labels(manager, found),
+            None => export::labels(plans, manager, &heads, &origin),
+        };
+        postprocess::apply(&self.steps, &mut labels)?;
+        let properties = wanted.then(|| properties(&grid, &origin, plans.transpose_forward));
+        Ok(Predicted { labels, probabilities, properties, grid, wide: manager.needs_u16() })
+    }
+}
+
+/// The network of a checkpoint, to predict with.
+fn load(
+    checkpoint: &Checkpoint,
+    configuration: &Configuration,
+    dataset: &DatasetJson,
+    path: &Path,
+    device: &Device,
+) -> Outcome<AnyNetwork> {
+    let stage = if configuration.previous_stage.is_some() { dataset.labels.foreground.len() } else { 0 };
+    let inputs = configuration.normalization_schemes.len() + stage;
+    let channels = [inputs, dataset.labels.heads()];
+    Ok(checkpoint.network(&configuration.architecture, channels, path, device)?.valid())
+}
+
+/// The configuration by the folder's name: `TRAINER__PLANS__CONFIGURATION`.
+fn configuration_of(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy();
+    let parts: Vec<&str> = name.split("__").collect();
+    (parts.len() == 3).then(|| parts[2].to_owned())
+}

@@ -1,0 +1,209 @@
+//! Runs and model folders as packages: [`write()`].
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hearth_data::dicom::write::{Code, Coding, known_coding};
+use hearth_data::writers::coding_of;
+use hearth_nnunet::DatasetJson;
+use hearth_package::{self as format, Builder, Facts, Kind, Label, MODEL, Manifest, RECIPE, SigningKey, Term, WEIGHTS};
+use hearth_pictures::colours::of_class;
+use serde_json::Value;
+
+use crate::run::trained::checkpoint_file;
+use crate::store::{ModelKind, files_of, kind_of, slashes};
+use hearth_recipe::recipe::{Document, Output, Recipe};
+use hearth_recipe::warning;
+use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_run::open_run;
+
+/// What goes into a package beside the model.
+#[derive(Debug, Default)]
+pub struct PackageOptions {
+    /// `best`, `latest` or the name of a checkpoint's folder.
+    pub checkpoint: String,
+    /// What labels are, by name, before the words of their names are looked up.
+    pub codes: BTreeMap<String, Coding>,
+    /// A file with the licence's text.
+    pub licence: Option<PathBuf>,
+    /// `title`, `description`, `author`, `version`, `licence` (its short name), and whatever else.
+    pub about: Vec<(String, String)>,
+    /// The key that signs it.
+    pub key: Option<SigningKey>,
+}
+
+/// Writes a run, or a folder of trained models of nnU-Net v2, as one file. The same model makes the
+/// same bytes.
+///
+/// # Errors
+/// A folder that is no model; a checkpoint that is not there or damaged; files that cannot be read or
+/// written.
+pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
+    let doing = || format!("cannot export {}", model.display());
+    let (kind, inner) = kind_of(model).while_doing(doing)?;
+    let folder = inner.map_or_else(|| model.to_owned(), |inner| model.join(inner));
+    let made = match kind {
+        ModelKind::Run => of_run(&folder, options),
+        ModelKind::Nnunet | ModelKind::NnunetSet => of_nnunet(&folder, options),
+        ModelKind::Bundle => {
+            let what =
+                "is a MONAI bundle, which is one folder or zip already: `hearth bundle convert` makes a recipe of it";
+            Err(RecipeError::new(format!("{} {what}", model.display())))
+        }
+        ModelKind::Package => Err(RecipeError::new(format!("{} is a package already", model.display()))),
+    };
+    let mut builder = made.while_doing(doing)?;
+    if let Some(path) = &options.licence {
+        builder = builder.file("LICENCE", path);
+    }
+    Ok(builder.write(out, options.key.as_ref())?)
+}
+
+fn program() -> String {
+    format!("hearth {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Adds what the user says.
+fn tell(facts: &mut Facts, about: &[(String, String)]) {
+    for (key, value) in about {
+        let value = value.clone();
+        match key.as_str() {
+            "title" => facts.title = value,
+            "description" => facts.description = Some(value),
+            "author" => facts.authors.push(value),
+            "version" => facts.version = Some(value),
+            "licence" | "license" => facts.licence = Some(value),
+            other => {
+                facts.more.insert(other.to_owned(), value);
+            }
+        }
+    }
+}
+
+fn warn_of_unused(codes: &BTreeMap<String, Coding>, labels: &[Label]) {
+    let is_label = |name: &str| labels.iter().any(|label| label.name.eq_ignore_ascii_case(name));
+    let unused: Vec<&str> = codes.keys().map(String::as_str).filter(|name| !is_label(name)).collect();
+    if !unused.is_empty() {
+        warning!("the table of codes has {}, which are no labels of this model", unused.join(", "));
+    }
+}
+
+/// What a label is, by the table, else by the words of its name.
+fn term_of(codes: &BTreeMap<String, Coding>, name: &str) -> Option<Term> {
+    let code = |code: Code| format::Code { scheme: code.scheme, value: code.value, meaning: code.meaning };
+    let Coding { category, kind, site, side } = coding_of(codes, name).or_else(|| known_coding(name))?;
+    Some(Term { category: code(category), kind: code(kind), site: site.map(code), side: side.map(code) })
+}
+
+/// The codes of a package's labels, by name.
+pub fn codes_of(labels: &[Label]) -> BTreeMap<String, Coding> {
+    let code = |code: &format::Code| Code::new(&code.value, &code.scheme, &code.meaning);
+    let coding = |label: &Label| {
+        let Term { category, kind, site, side } = label.term.as_ref()?;
+        let [site, side] = [site, side].map(|of| of.as_ref().map(code));
+        Some((label.name.clone(), Coding { site, side, ..Coding::new(code(category), code(kind)) }))
+    };
+    labels.iter().filter_map(coding).collect()
+}
+
+fn of_run(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
+    let run = open_run(folder)?;
+    let path = run.recipe();
+    let text = std::fs::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
+    let recipe = Recipe::read(&Document::parse(path.display().to_string(), text.as_str())?)?;
+    let (checkpoint, bytes) = checkpoint_file(&run, &options.checkpoint)?;
+    let mut facts = Facts::new(recipe.title());
+    facts.modalities.clone_from(&recipe.data.modalities);
+    facts.checkpoint = Some(checkpoint);
+    let summary: Value = std::fs::read_to_string(run.summary())
+        .ok()
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
+    if let (Some(name), Some(value)) = (summary["key_metric"].as_str(), summary["best_metric"].as_f64()) {
+        facts.metrics.insert(name.to_owned(), value);
+    }
+    tell(&mut facts, &options.about);
+    let labels = labels(&recipe, &options.codes);
+    warn_of_unused(&options.codes, &labels);
+    Ok(Builder::new(Kind::Run, facts, program()).labels(labels).bytes(RECIPE, text).bytes(WEIGHTS, bytes))
+}
+
+/// The labels of a recipe's results. Numbers of whole images are none of a map, so they have no term.
+fn labels(recipe: &Recipe, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
+    let output = recipe.output();
+    let first = usize::from(output == Output::Regions);
+    let named = |(place, name): (usize, &String)| {
+        let value = place + first;
+        let mut label = Label::new(value as u32, name, of_class(value));
+        let is_background = output == Output::Labels && place == 0;
+        if output.is_map() && !is_background {
+            label.term = term_of(codes, name);
+        }
+        label
+    };
+    recipe.labels.iter().enumerate().map(named).collect()
+}
+
+/// Files of a trained model: what predicts, and what is said of it. Not the validation's results.
+const NNUNET_FILES: [&str; 8] = [
+    "plans.json",
+    "dataset.json",
+    "dataset_fingerprint.json",
+    "checkpoint_final.pth",
+    "checkpoint_best.pth",
+    "postprocessing.json",
+    "postprocessing.pkl",
+    "label_map.json",
+];
+
+fn of_nnunet(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
+    let name = folder.canonicalize().ok().and_then(|real| Some(real.file_name()?.to_string_lossy().into_owned()));
+    let mut facts = Facts::new(name.unwrap_or_else(|| "nnU-Net v2".to_owned()));
+    let set = DatasetJson::read(&folder.join("dataset.json")).ok();
+    let said = set.as_ref().and_then(|set| ["licence", "license"].iter().find_map(|key| set.raw.get(key)?.as_str()));
+    facts.licence = said.map(str::to_owned);
+    tell(&mut facts, &options.about);
+    let labels = set.map(|set| of_dataset(&set.raw, &options.codes)).unwrap_or_default();
+    warn_of_unused(&options.codes, &labels);
+    let mut builder = Builder::new(Kind::Nnunet, facts, program()).labels(labels);
+    for (path, _) in files_of(folder)? {
+        let file = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let said = ["license", "licence", "copying", "readme"].iter().any(|start| file.starts_with(start));
+        if said || NNUNET_FILES.contains(&file.as_str()) {
+            builder = builder.file(format!("{MODEL}/{}", slashes(&path)), folder.join(&path));
+        }
+    }
+    Ok(builder)
+}
+
+/// The labels that a `dataset.json` has; of regions the place among them, from 1.
+fn of_dataset(raw: &Value, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
+    let known = raw["labels"].as_object().into_iter().flatten();
+    let named = |(place, (name, value)): (usize, (&String, &Value))| {
+        let value = value.as_u64().map_or(place, |value| value as usize);
+        let mut label = Label::new(value as u32, name, of_class(value));
+        label.term = term_of(codes, name).filter(|_| value > 0);
+        label
+    };
+    known.enumerate().map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_labels_are_those_that_went_in() {
+        let mine = Coding::new(Code::new("1", "99MINE", "a"), Code::new("2", "99MINE", "b"));
+        let codes = BTreeMap::from([("Thing".to_owned(), mine.clone())]);
+        let label = |value, name: &str| Label { term: term_of(&codes, name), ..Label::new(value, name, [0; 3]) };
+        let labels = vec![label(1, "thing"), label(2, "kidney tumour, left"), label(3, "unheard of")];
+        let found = codes_of(&labels);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["kidney tumour, left", "thing"]);
+        assert_eq!(found["thing"], mine);
+        let tumour = &found["kidney tumour, left"];
+        assert_eq!(Some(tumour), known_coding("kidney tumour, left").as_ref());
+        assert_eq!(tumour.site.as_ref().map(|site| site.meaning.as_str()), Some("Kidney"));
+        assert_eq!(tumour.side.as_ref().map(|side| side.meaning.as_str()), Some("Left"));
+    }
+}

@@ -1,0 +1,402 @@
+//! A network's prediction on an image's own grid, with the chain of `[post]` applied.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::activation::softmax;
+use burn::tensor::{DType, Tensor};
+use hearth_data::affine::{IDENTITY, compose};
+use hearth_data::transforms::ResolveRegions;
+use hearth_data::{Affine, Image, Pipeline, Sample, Value};
+use hearth_nn::inferers::InferError;
+use hearth_nn::losses::one_hot;
+use hearth_nn::networks::Network;
+use hearth_train::Post;
+
+use crate::ensemble::Merged;
+use crate::run::trained::Trained;
+use hearth_recipe::recipe::Output;
+use hearth_recipe::{Outcome, RecipeError};
+use hearth_run::Plan;
+use hearth_run::Windows;
+
+/// The prediction for an image, on its own grid.
+pub struct Segmented {
+    /// The class of every voxel, a channel of 0 and 1 for each region, or the predicted image.
+    pub image: Image,
+    /// Which of these it is.
+    pub output: Output,
+    /// A probability for each label or region, in its channel.
+    pub probabilities: Option<Image>,
+    /// The standard deviation of the foreground's probability over the augmented images at every
+    /// voxel, and the volume variation coefficient.
+    pub uncertainty: Option<(Image, f64)>,
+    /// Maps of how much the members of an ensemble differ, by name.
+    pub disagreement: Vec<(&'static str, Image)>,
+}
+
+/// An image as the network sees it.
+pub struct Ready {
+    image: Image,
+    case: String,
+}
+
+impl Ready {
+    /// About as many bytes as it takes until its prediction is written: image, file and prediction on
+    /// both grids.
+    pub fn bytes(&self) -> u64 {
+        let [channels, shape @ ..] = self.image.data.dims();
+        let seen = shape.iter().product::<usize>() * channels;
+        let stored = self.image.meta.original_shape.iter().product::<usize>();
+        (seen + 2 * stored) as u64 * size_of::<f32>() as u64
+    }
+}
+
+/// Reads images as the network sees them. Unlike a plan it can be shared by threads.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    chain: Arc<Pipeline>,
+    /// The key of the labels of an earlier stage, where the recipe continues from one.
+    previous: Option<String>,
+}
+
+impl Reading {
+    /// Reads a case whose `image` has files, and runs the recipe's chain on it. It is not on the device
+    /// yet, unless a step of the chain works there.
+    ///
+    /// # Errors
+    /// Where the image cannot be read, or a step fails.
+    pub fn ready(&self, sample: Sample) -> Outcome<Ready> {
+        let case = sample.case.clone();
+        if self.previous.as_ref().is_some_and(|key| !sample.values.contains_key(key)) {
+            return Err(RecipeError::new(format!("case {case} has no labels of the earlier stage (--previous-stage)")));
+        }
+        let mut samples = self.chain.run_deterministic(sample)?;
+        let mut sample = samples.pop().ok_or_else(|| RecipeError::new("the pipeline returned nothing"))?;
+        Ok(Ready { image: sample.take_image("image")?, case })
+    }
+
+    /// The same with the file of the case's labels of an earlier stage, if there is one.
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready).
+    pub fn ready_from(&self, sample: Sample, previous: Option<&Path>) -> Outcome<Ready> {
+        match self.previous.as_ref().zip(previous) {
+            Some((key, path)) => self.ready(sample.with(key, Value::Path(path.to_owned()))),
+            None => self.ready(sample),
+        }
+    }
+}
+
+impl Plan {
+    /// What reads the images that are predicted.
+    pub fn reading(&self) -> Reading {
+        let previous = self.recipe.previous_stage().map(|stage| stage.key);
+        Reading { chain: self.prediction.clone(), previous }
+    }
+}
+
+/// What is wanted of a prediction besides the image.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// [`Segmented::probabilities`]. They take a volume of the image's size for each channel.
+    pub probabilities: bool,
+    /// [`Segmented::uncertainty`]; none without test-time augmentation.
+    pub uncertainty: bool,
+}
+
+impl Segmented {
+    /// Millilitres of each label or region by its name, without the background of a label map; none of
+    /// an image.
+    pub fn volumes(&self, labels: &[String]) -> Vec<(String, f64)> {
+        let of_voxel = determinant(&self.image.affine).abs() / 1000.0;
+        let values = self.image.to_vec();
+        let voxels = values.len() / self.image.channels().max(1);
+        let named = |(place, name): (usize, &String)| {
+            let count = match self.output {
+                Output::Labels if place == 0 => return None,
+                Output::Labels => values.iter().filter(|value| **value == place as f32).count(),
+                Output::Regions => {
+                    let channel = values.get(place * voxels..(place + 1) * voxels)?;
+                    channel.iter().filter(|value| **value > 0.5).count()
+                }
+                Output::Scores | Output::Image => return None,
+            };
+            Some((name.clone(), count as f64 * of_voxel))
+        };
+        labels.iter().enumerate().filter_map(named).collect()
+    }
+
+    /// The image as it is written: regions as one label map where the recipe says which labels they
+    /// have.
+    ///
+    /// # Errors
+    /// Where the regions are not those of the recipe.
+    pub fn written(&self, plan: &Plan) -> Outcome<Image> {
+        let Some(classes) = plan.recipe.learns().region_labels() else { return Ok(self.image.clone()) };
+        let resolve = ResolveRegions::new(Post::KEY, classes).as_labels(true);
+        resolve.resolve(self.image.clone()).map_err(|error| RecipeError::new(error.to_string()))
+    }
+}
+
+impl Trained {
+    /// Probabilities for an input, or what else the chain's activations make of it; of an ensemble,
+    /// merged.
+    pub(crate) fn likely(&self, steps: &[Post], input: Tensor<5>) -> Outcome<Merged> {
+        if let Some(ensemble) = &self.ensemble {
+            return self.merge(ensemble, steps, input);
+        }
+        let passes = self.inferer.passes(input.dims());
+        let logits = self.with_network(passes, |net| self.inferer.infer(input, net))?;
+        Ok(Merged { likely: self.probabilities(steps, logits)?, maps: Vec::new() })
+    }
+
+    /// Calls `work` with the network as a function, in f32; an input or window of an unsuitable
+    /// size is an error.
+    fn with_network<T>(
+        &self,
+        passes: Option<u64>,
+        work: impl FnOnce(&dyn Fn(Tensor<5>) -> Tensor<5>) -> Result<T, InferError>,
+    ) -> Outcome<T> {
+        // The closure cannot fail, so the error of a window that does not fit is kept.
+        let misfit = RefCell::new(None);
+        let windows = Windows::new(self.plan.progress, passes);
+        let forward = |x: Tensor<5>| match self.network.check_input(x.dims()) {
+            Ok(()) => {
+                windows.step();
+                self.network.forward(x).cast(DType::F32)
+            }
+            Err(error) => {
+                misfit.borrow_mut().get_or_insert(error);
+                x
+            }
+        };
+        let output = work(&forward);
+        match misfit.into_inner() {
+            Some(error) => Err(error.into()),
+            None => Ok(output?),
+        }
+    }
+
+    /// What the chain's activations make of logits.
+    pub(crate) fn probabilities(&self, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
+        probabilities(self.plan.recipe.output(), steps, logits)
+    }
+
+    /// Standard deviation and volume variation coefficient of the foreground's probability, on the
+    /// grid of `image`'s file.
+    fn uncertainty(&self, steps: &[Post], input: &Tensor<5>, image: &Image) -> Outcome<Option<(Image, f64)>> {
+        let Some(augmentation) = &self.augmentation else { return Ok(None) };
+        // Activations were checked with the recipe; on an error here the logits stay as they are.
+        let anything = |logits: Tensor<5>| match (self.probabilities(steps, logits.clone()), self.plan.recipe.output())
+        {
+            (Ok(x), Output::Labels) => -x.narrow(1, 0, 1) + 1.0,
+            (Ok(x), _) => x.max_dim(1),
+            (Err(_), _) => logits.max_dim(1),
+        };
+        let maps = self.with_network(None, |net| augmentation.maps(input, &|x| anything(net(x))))?;
+        let (std, vvc) = (maps.std, maps.vvc);
+        let std = Image { data: std.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
+        Ok(Some((self.plan.prediction.invert(std, image, false)?, vvc)))
+    }
+
+    /// The numbers of a case whose `image` has files: a probability of each class, or the values of
+    /// a regression.
+    ///
+    /// # Errors
+    /// Where the image cannot be read or does not suit the network.
+    pub fn scores(&self, sample: Sample) -> Outcome<Vec<f32>> {
+        self.scores_of(self.plan.reading().ready(sample)?)
+    }
+
+    /// The same of an image that was read.
+    ///
+    /// # Errors
+    /// Where it does not suit the network.
+    pub fn scores_of(&self, Ready { image, case }: Ready) -> Outcome<Vec<f32>> {
+        let (steps, image) = (self.plan.post_prediction()?, image.to_device(&self.plan.device));
+        let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
+        let data: Tensor<4> = self.likely(&steps, input)?.likely.squeeze_dim(0);
+        // The activations are applied already.
+        let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
+        let scores = Post::finish(rest, Image { data, ..image }, &case);
+        let scores = scores.map_err(|error| RecipeError::new(error.to_string()))?;
+        let (shape, labels) = (scores.data.dims(), self.plan.recipe.labels.len());
+        if shape != [labels, 1, 1, 1] {
+            let what =
+                format!("the network returns {shape:?} [channel, x, y, z] for an image, expected [{labels}, 1, 1, 1]");
+            return Err(RecipeError::new(format!("{what}: a number for each of `labels`")));
+        }
+        computed(scores).map(|scores| scores.to_vec())
+    }
+
+    /// Segments a case whose `image` has files, or predicts the image that is learned.
+    ///
+    /// Probabilities are resampled to the image's own grid one channel at a time, and classes are
+    /// decided there. That is smoother than resampling a label map, and does not hold all classes
+    /// at full size.
+    pub fn segment(&self, sample: Sample, wanted: Wanted) -> Outcome<Segmented> {
+        self.segment_of(self.plan.reading().ready(sample)?, wanted)
+    }
+
+    /// The same of an image that was read.
+    ///
+    /// # Errors
+    /// Where it does not suit the network, or post-processing fails.
+    pub fn segment_of(&self, Ready { image, case }: Ready, wanted: Wanted) -> Outcome<Segmented> {
+        let steps = self.plan.post_prediction()?;
+        let image = image.to_device(&self.plan.device);
+        let input: Tensor<5> = image.data.clone().unsqueeze_dim(0);
+        let uncertainty = if wanted.uncertainty { self.uncertainty(&steps, &input, &image)? } else { None };
+        let Merged { likely, maps } = self.likely(&steps, input)?;
+        let likely: Tensor<4> = likely.squeeze_dim(0);
+        let channels = likely.dims()[0];
+        let output = self.plan.recipe.output();
+        let [_, size @ ..] = likely.dims();
+        let on_own_grid = |channel: usize| -> Outcome<Image> {
+            let one = likely.clone().narrow(0, channel, 1);
+            // A network whose output has another size has its own grid over the same space.
+            if output == Output::Image && size != image.shape() {
+                return Ok(Image { data: one, affine: stretched(&image, size), meta: image.meta.clone() });
+            }
+            let one = Image { data: one, affine: image.affine, meta: image.meta.clone() };
+            Ok(self.plan.prediction.invert(one, &image, false)?)
+        };
+        let mut probabilities = None;
+        let made = match output {
+            Output::Labels if wanted.probabilities => {
+                let maps = (0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?;
+                let label = likeliest(channels, |channel| Ok(maps[channel].clone()))?;
+                probabilities = Some(stacked(maps)?);
+                clean(&steps, label)?
+            }
+            Output::Labels => clean(&steps, likeliest(channels, on_own_grid)?)?,
+            Output::Scores => {
+                return Err(RecipeError::new(
+                    "this recipe learns numbers of whole images: there is nothing to segment",
+                ));
+            }
+            Output::Regions | Output::Image => {
+                let maps = stacked((0..channels).map(on_own_grid).collect::<Outcome<Vec<Image>>>()?)?;
+                probabilities = wanted.probabilities.then(|| maps.clone());
+                // The activations are applied already.
+                let rest = steps.iter().skip_while(|step| matches!(step, Post::Activations(_)));
+                Post::finish(rest, maps, &case).map_err(|error| RecipeError::new(error.to_string()))?
+            }
+        };
+        let map_on_own_grid = |(name, map): (&'static str, Tensor<5>)| {
+            let map = Image { data: map.squeeze_dim(0), affine: image.affine, meta: image.meta.clone() };
+            Ok((name, self.plan.prediction.invert(map, &image, false)?))
+        };
+        let disagreement = maps.into_iter().map(map_on_own_grid).collect::<Outcome<Vec<_>>>()?;
+        Ok(Segmented {
+            image: computed(made)?,
+            output,
+            probabilities: probabilities.map(computed).transpose()?,
+            uncertainty: uncertainty.map(|(map, vvc)| computed(map).map(|map| (map, vvc))).transpose()?,
+            disagreement: disagreement
+                .into_iter()
+                .map(|(name, map)| Ok((name, computed(map)?)))
+                .collect::<Outcome<_>>()?,
+        })
+    }
+}
+
+/// The image in host memory: what its device could not compute shows when it is read.
+fn computed(image: Image) -> Outcome<Image> {
+    image.to_host().map_err(|error| RecipeError::of_device(&error))
+}
+
+/// Cubic millimetres of a voxel, with a sign.
+fn determinant([a, b, c, _]: &Affine) -> f64 {
+    a[0] * (b[1] * c[2] - b[2] * c[1]) - a[1] * (b[0] * c[2] - b[2] * c[0]) + a[2] * (b[0] * c[1] - b[1] * c[0])
+}
+
+/// Probabilities of classes or regions, by the activations of the chain; exclusive classes get a
+/// softmax if it has none.
+pub(crate) fn probabilities(output: Output, steps: &[Post], logits: Tensor<5>) -> Outcome<Tensor<5>> {
+    let mut activated = None;
+    for step in steps.iter().take_while(|step| !matches!(step, Post::AsDiscrete(_))) {
+        if let Post::Activations(step) = step {
+            activated = Some(step.apply(activated.unwrap_or_else(|| logits.clone()))?);
+        }
+    }
+    Ok(match (activated, output) {
+        (Some(probabilities), _) => probabilities,
+        (None, Output::Labels) => softmax(logits, 1),
+        (None, Output::Regions | Output::Scores | Output::Image) => logits,
+    })
+}
+
+/// Images of one channel on one grid as one image.
+fn stacked(maps: Vec<Image>) -> Outcome<Image> {
+    let mut maps = maps.into_iter();
+    let mut first = maps.next().ok_or_else(|| RecipeError::new("the network has no output"))?;
+    first.data = Tensor::cat(std::iter::once(first.data).chain(maps.map(|map| map.data)).collect(), 0);
+    Ok(first)
+}
+
+/// The affine of a grid with this number of voxels over the space of an image.
+fn stretched(image: &Image, size: [usize; 3]) -> Affine {
+    let mut scale = IDENTITY;
+    for (axis, (old, new)) in image.shape().into_iter().zip(size).enumerate() {
+        let factor = old as f64 / new as f64;
+        // The image's edges stay in place, so voxel centres move.
+        (scale[axis][axis], scale[axis][3]) = (factor, (factor - 1.0) / 2.0);
+    }
+    compose(&image.affine, &scale)
+}
+
+/// The channel with the largest value at each voxel.
+fn likeliest(channels: usize, channel: impl Fn(usize) -> Outcome<Image>) -> Outcome<Image> {
+    let mut best: Option<(Image, Tensor<4>)> = None;
+    for class in 0..channels {
+        let one = channel(class)?;
+        best = Some(match best.take() {
+            None => {
+                let label = one.data.zeros_like();
+                (one, label)
+            }
+            Some((held, label)) => {
+                let wins = one.data.clone().greater(held.data.clone());
+                let label = label.mask_fill(wins.clone(), class as f64);
+                let data = held.data.clone().mask_where(wins, one.data);
+                (Image { data, ..held }, label)
+            }
+        });
+    }
+    let (held, label) = best.ok_or_else(|| RecipeError::new("the network has no output"))?;
+    Ok(Image { data: label, ..held })
+}
+
+/// The transforms of the chain, on the label map: from a step with `to_onehot` on they work on one
+/// channel per class, as they do for the metric.
+fn clean(steps: &[Post], mut label: Image) -> Outcome<Image> {
+    let (mut onehot, mut classes) = (false, None);
+    for step in steps {
+        match step {
+            Post::AsDiscrete(step) => classes = classes.or(step.to_onehot),
+            Post::Transforms(steps) => {
+                if let Some(classes) = classes.filter(|_| !onehot) {
+                    label.data = one_hot(label.data.unsqueeze_dim(0), classes).squeeze_dim(0);
+                    onehot = true;
+                }
+                let sample = Sample::new("").with_image(Post::KEY, label);
+                let mut made = steps.run_deterministic(sample)?;
+                let mut sample =
+                    made.pop().ok_or_else(|| RecipeError::new("the transforms of [post] returned nothing"))?;
+                label = sample.take_image(Post::KEY)?;
+            }
+            _ => {}
+        }
+    }
+    if onehot {
+        // A voxel that was removed from its class becomes background.
+        let [_, x, y, z] = label.data.dims();
+        let set = label.data.clone().max_dim(0).greater_elem(0.0);
+        let class = label.data.argmax(0).float().cast(DType::F32);
+        label.data = Tensor::<4>::zeros([1, x, y, z], &class.device()).mask_where(set, class);
+    }
+    Ok(label)
+}

@@ -1,0 +1,244 @@
+//! A run's network with the weights of one of its checkpoints.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::module::Module;
+use hearth_data::Progress;
+use hearth_nn::inferers::Inferer;
+use hearth_nn::layers::awaiting_weights;
+use hearth_nn::networks::AnyNetwork;
+use hearth_nn::weights;
+use hearth_package::Label;
+use hearth_registry::unknown;
+use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
+use hearth_train::{RunFolder, TestTimeAugmentation};
+use serde_json::{Value, json};
+
+use crate::ensemble::Ensemble;
+use hearth_recipe::notice;
+use hearth_recipe::recipe::{Document, Node, Recipe, Tta};
+use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_run::Plan;
+use hearth_run::check_windows;
+use hearth_run::named;
+
+/// The file of a checkpoint that holds the weights.
+pub(crate) const WEIGHTS: &str = "network.safetensors";
+
+/// A trained network, ready to predict.
+pub struct Trained {
+    /// The run's recipe, on the requested device.
+    pub plan: Plan,
+    /// The network, in evaluation mode, read in the recipe's precision.
+    pub network: AnyNetwork,
+    /// Which checkpoint it came from.
+    pub checkpoint: String,
+    /// The BLAKE3 hash of its weights: a checkpoint of the same name may come from another training.
+    pub weights: String,
+    /// How the network is applied to an image: the recipe's inferer, with test-time augmentation if
+    /// requested.
+    pub inferer: Arc<dyn Inferer>,
+    /// The augmentation, if there is one.
+    pub augmentation: Option<TestTimeAugmentation>,
+    /// The other runs that predict with it, if any: see [`Trained::merged`].
+    pub ensemble: Option<Ensemble>,
+    /// Colours and coded terms of its labels, if it came in a package.
+    pub labels: Vec<Label>,
+}
+
+/// How a run is opened to use its network.
+#[derive(Clone, Debug)]
+pub struct Opening<'a> {
+    /// `best`, `latest` or the name of a checkpoint's folder.
+    pub checkpoint: &'a str,
+    /// Where it computes.
+    pub device: &'a str,
+    /// In place of the recipe's tuning.
+    pub tune: Option<&'a str>,
+    /// In place of the recipe's test-time augmentation.
+    pub tta: Option<Tta>,
+    /// Faults of DICOM series that are accepted beside the recipe's: `MissingSlices`.
+    pub accept: Vec<String>,
+    /// The labels of each region in these data, in place of those that were trained with: a
+    /// convention of brain tumours.
+    pub classes: Option<&'a str>,
+    /// The folder of the labels of the earlier stage of a cascade, in place of the training's.
+    pub previous_stage: Option<&'a Path>,
+    /// How long work is shown.
+    pub progress: Progress,
+    /// Of several ranks on this machine, which: see [`Plan::of_rank`].
+    pub local_rank: usize,
+}
+
+impl<'a> Opening<'a> {
+    /// As the recipe says, and nothing is shown.
+    pub fn new(checkpoint: &'a str, device: &'a str) -> Self {
+        Self {
+            checkpoint,
+            device,
+            tune: None,
+            tta: None,
+            accept: Vec::new(),
+            classes: None,
+            previous_stage: None,
+            progress: Progress::None,
+            local_rank: 0,
+        }
+    }
+
+    /// For one of several ranks on this machine.
+    #[must_use]
+    pub fn of_rank(self, local_rank: usize) -> Self {
+        Self { local_rank, ..self }
+    }
+}
+
+/// Adds faults to what each `LoadImage` of a recipe accepts.
+pub fn accept_faults(document: &mut Document, accept: &[String]) -> Outcome {
+    if accept.is_empty() {
+        return Ok(());
+    }
+    let steps = document.root().get("transforms").map_or(&[][..], |steps| steps.items());
+    let mut changed = Vec::new();
+    for (place, step) in steps.iter().enumerate() {
+        if !step.text("name").is_some_and(|name| named(&["LoadImage"], name)) {
+            continue;
+        }
+        let known = step.get("accept").map_or(&[][..], |known| known.items());
+        let known = known.iter().map(|fault| fault.to_toml());
+        let all = known.chain(accept.iter().map(|fault| fault.clone().into()));
+        changed.push((place, toml::Value::Array(all.collect())));
+    }
+    for (place, faults) in changed {
+        document.set_option("--accept", &format!("transforms.{place}.accept"), &faults.to_string())?;
+    }
+    Ok(())
+}
+
+/// Reads and writes labels by another convention than that of the training. The chain of a run has
+/// its numbers, too.
+fn renumber(document: &mut Document, convention: &str) -> Outcome {
+    let Some(before) = Recipe::read(document)?.learns().region_labels() else {
+        let what = "--classes says how the regions of a run number their labels (task.classes), and this one has none";
+        return Err(RecipeError::new(format!("{what}: remove it")));
+    };
+    let value = toml::Value::String(convention.to_owned()).to_string();
+    document.set_option("--classes", "task.classes", &value)?;
+    let after = Recipe::read(document)?.learns().region_labels();
+    let as_toml = |classes| toml::Value::try_from(classes).map_err(RecipeError::from_error);
+    let (before, after) = (as_toml(before)?, as_toml(after.unwrap_or_default())?);
+    let steps = document.root().get("transforms").map_or(&[][..], |steps| steps.items());
+    let has = |step: &Node| step.get("classes").is_some_and(|classes| classes.to_toml() == before);
+    let places: Vec<usize> = steps.iter().enumerate().filter(|(_, step)| has(step)).map(|(place, _)| place).collect();
+    for place in places {
+        document.set_option("--classes", &format!("transforms.{place}.classes"), &after.to_string())?;
+    }
+    Ok(())
+}
+
+impl Trained {
+    /// What makes the results, for their headers: program, recipe, checkpoint, and the first digits of
+    /// the weights' hash.
+    pub fn made_by(&self) -> String {
+        let (title, weights) = (self.plan.recipe.title(), &self.weights[..self.weights.len().min(12)]);
+        format!("hearth {} {title} {} {weights}", env!("CARGO_PKG_VERSION"), self.checkpoint)
+    }
+
+    /// What a result comes from: files by size and time, the weights, the recipe's way from one to
+    /// the other, and how an ensemble is merged. A result of another key is another result.
+    ///
+    /// # Errors
+    /// A file that is not there.
+    pub fn result_key(&self, files: &[PathBuf]) -> Outcome<Value> {
+        let (mut bytes, mut changed) = (0, None);
+        for file in files {
+            let facts = std::fs::metadata(file).while_doing(|| format!("cannot read {}", file.display()))?;
+            bytes += facts.len();
+            let at = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            changed = changed.max(at);
+        }
+        let mut key = json!({
+            "bytes": bytes,
+            "changed": changed.map(|at| at.as_millis() as u64),
+            "weights": self.weights,
+            "recipe": blake3::hash(self.plan.recipe.to_toml()?.as_bytes()).to_hex().to_string(),
+        });
+        if let Some(ensemble) = &self.ensemble {
+            key["ensemble"] = ensemble.key();
+        }
+        Ok(key)
+    }
+
+    /// Opens a run on a device. `which` is `best`, `latest` or the name of a checkpoint's folder;
+    /// `tta` replaces the recipe's test-time augmentation.
+    pub fn open(folder: &RunFolder, which: &str, device: &str, tta: Option<Tta>) -> Outcome<Self> {
+        Self::open_with(folder, Opening { tta, ..Opening::new(which, device) })
+    }
+
+    /// The same with more to say.
+    ///
+    /// # Errors
+    /// A damaged run, a checkpoint or a device that is not there, a fault that cannot be accepted.
+    pub fn open_with(folder: &RunFolder, opening: Opening<'_>) -> Outcome<Self> {
+        let document = Document::open(&folder.recipe())?;
+        let which = opening.checkpoint;
+        Self::with_weights(document, opening, || {
+            let (name, bytes) = checkpoint_file(folder, which)?;
+            let of = format!("checkpoint {name}");
+            Ok(Weights { name, of, bytes })
+        })
+    }
+
+    /// The network of a recipe with weights that are read once the recipe was checked.
+    pub(crate) fn with_weights(
+        mut document: Document,
+        opening: Opening<'_>,
+        read: impl FnOnce() -> Outcome<Weights>,
+    ) -> Outcome<Self> {
+        let Opening { checkpoint: _, device, tune, tta, accept, classes, previous_stage, progress, local_rank } =
+            opening;
+        document.set_option("--device", "training.device", device)?;
+        if let Some(tune) = tune {
+            document.set_option("--tune", "training.tune", tune)?;
+        }
+        accept_faults(&mut document, &accept)?;
+        if let Some(classes) = classes {
+            renumber(&mut document, classes)?;
+        }
+        if let Some(folder) = previous_stage {
+            // As TOML, so that no name of a folder is taken for a number.
+            let folder = toml::Value::String(folder.display().to_string()).to_string();
+            document.set_option("--previous-stage", "data.previous_stage", &folder)?;
+        }
+        let mut plan = Plan::of_rank(document, local_rank)?;
+        plan.progress = progress;
+        if let Some(tta) = tta {
+            plan.recipe.tta = tta;
+        }
+        let Weights { name, of, bytes } = read()?;
+        let network = awaiting_weights(|| plan.network(&plan.device))?;
+        check_windows(&plan, &network)?;
+        let (network, _) = weights::from_bytes(network, &bytes)
+            .while_doing(|| format!("the weights of {of} do not fit the recipe"))?;
+        let network = plan.precision.apply(network.valid());
+        let augmentation = plan.augmentation()?;
+        let inferer: Arc<dyn Inferer> = match &augmentation {
+            Some(augmentation) => Arc::new(augmentation.clone()),
+            None => plan.recipe.inferer.shared(),
+        };
+        let weights = blake3::hash(&bytes).to_hex().to_string();
+        let labels = Vec::new();
+        Ok(Self { plan, network, checkpoint: name, weights, inferer, augmentation, ensemble: None, labels })
+    }
+}
+
+/// Weights that a network is opened with.
+pub(crate) struct Weights {
+    /// What results say of their origin: the name of a checkpoint.
+    pub name: String,
+    /// The same in messages.
+    pub of: String,
+    /// In safetensors.
+    pub bytes: Vec<u8>,
+}

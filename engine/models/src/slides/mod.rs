@@ -1,0 +1,3 @@
+//! Maps of whole slides.
+
+pub mod slide_map;

@@ -1,0 +1,507 @@
+//! A local store of trained models: folders that `hearth predict` takes by name.
+//!
+//! A model is copied into the store with the BLAKE3 sum of each file. Nothing is fetched, nothing of
+//! it runs, links are refused, and a model appears only when it is complete.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use hearth_bundle::Bundle;
+use hearth_nnunet::{DatasetJson, ModelFolder};
+use hearth_package::{END, Kind, MODEL, Package};
+use hearth_plugin_host::user_data;
+use hearth_registry::unknown;
+use serde::{Deserialize, Serialize};
+
+use hearth_recipe::{Context, Outcome, RecipeError};
+
+/// The variable that names the store's folder.
+pub const VARIABLE: &str = "HEARTH_MODELS";
+
+/// The file that says what a model is.
+const MANIFEST: &str = "hearth-model.json";
+
+/// A model has at most this many files, this deep, and this many bytes.
+const MAX_FILES: usize = 100_000;
+const MAX_DEPTH: usize = 16;
+const MAX_BYTES: u64 = 1 << 38;
+
+/// What a stored folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModelKind {
+    /// A trained model of nnU-Net v2.
+    Nnunet,
+    /// Several of them side by side, as TotalSegmentator's.
+    NnunetSet,
+    /// A run of `hearth train`.
+    Run,
+    /// A package of a run.
+    Package,
+    /// A bundle of MONAI.
+    Bundle,
+}
+
+/// A file of a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredFile {
+    /// Its size.
+    pub bytes: u64,
+    /// Its BLAKE3 sum, in hexadecimal digits.
+    pub blake3: String,
+}
+
+/// A model of a store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredModel {
+    /// Its name in the store.
+    #[serde(skip)]
+    pub name: String,
+    /// Its folder.
+    #[serde(skip)]
+    pub folder: PathBuf,
+    /// What it is.
+    pub kind: ModelKind,
+    /// The folder within, if what predicts is not the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner: Option<PathBuf>,
+    /// Where it came from.
+    pub source: String,
+    /// Seconds since 1970.
+    pub added: u64,
+    /// Files that state a licence, and what `dataset.json` says.
+    pub licences: Vec<String>,
+    /// All files, by their paths with `/`.
+    pub files: BTreeMap<String, StoredFile>,
+}
+
+impl StoredModel {
+    /// The folder, or the package, that `hearth predict` takes.
+    pub fn path(&self) -> PathBuf {
+        self.inner.as_ref().map_or_else(|| self.folder.clone(), |inner| self.folder.join(inner))
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.values().map(|file| file.bytes).sum()
+    }
+
+    /// The files that are missing or have other sums than when they were added.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn changed(&self) -> Outcome<Vec<String>> {
+        let mut changed = Vec::new();
+        for (name, expected) in &self.files {
+            let path = self.folder.join(name);
+            if !path.is_file() || digest(&path, &mut io::sink())? != *expected {
+                changed.push(name.clone());
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// A folder of models.
+#[derive(Clone, Debug)]
+pub struct ModelStore {
+    root: PathBuf,
+}
+
+impl ModelStore {
+    /// The given folder, that of the variable `HEARTH_MODELS`, or the user's folder of data.
+    ///
+    /// # Errors
+    /// Where none of them is known.
+    pub fn open(given: Option<&Path>) -> Outcome<Self> {
+        let variable = || std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let root = given.map(Path::to_owned).or_else(variable).or_else(|| user_data("models"));
+        let none = || RecipeError::new(format!("there is no folder for models: set the variable {VARIABLE}"));
+        Ok(ModelStore { root: root.ok_or_else(none)? })
+    }
+
+    /// Its folder, which may not exist yet.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Copies a folder into the store. `source` is what is noted of its origin.
+    ///
+    /// # Errors
+    /// A folder that is no model, has links, or is larger than the limits; a name that is taken or
+    /// unusable.
+    pub fn add(&self, folder: &Path, name: &str, source: &str) -> Outcome<StoredModel> {
+        let (kind, inner) = kind_of(folder)?;
+        let found = files_of(folder)?;
+        self.place(name, source, &|_| Ok(Model { kind, inner: inner.clone(), files: from(folder, &found) }))
+    }
+
+    /// Copies a package into the store: that of a run as one file, that of a model folder unpacked. All
+    /// its members are compared with their sums.
+    ///
+    /// # Errors
+    /// A damaged package; a name that is taken or unusable.
+    pub fn add_package(&self, package: &Package, name: &str, source: &str) -> Outcome<StoredModel> {
+        package.check()?;
+        let path = package.path();
+        self.place(name, source, &|beside| match package.manifest().kind {
+            Kind::Run => {
+                let bytes = fs::metadata(path).while_doing(|| format!("cannot read {}", path.display()))?.len();
+                let name = PathBuf::from(format!("model.{END}"));
+                let files = vec![(path.to_owned(), name.clone(), bytes)];
+                Ok(Model { kind: ModelKind::Package, inner: Some(name), files })
+            }
+            Kind::Nnunet => {
+                let into = beside.join(MODEL);
+                package.unpack_model(&into)?;
+                let (kind, inner) = kind_of(&into)?;
+                Ok(Model { kind, inner, files: from(&into, &files_of(&into)?) })
+            }
+        })
+    }
+
+    /// Copies the files of a model into a folder of its own. Some are made first, in a folder beside it.
+    fn place(&self, name: &str, source: &str, model: &dyn Fn(&Path) -> Outcome<Model>) -> Outcome<StoredModel> {
+        check_name(name)?;
+        let target = self.root.join(name);
+        if target.symlink_metadata().is_ok() {
+            let what = "is in the store already; remove it first (hearth models remove), or give another --name";
+            return Err(RecipeError::new(format!("{name} {what}")));
+        }
+        let making = |path: &Path| format!("cannot make the folder {}", path.display());
+        fs::create_dir_all(&self.root).while_doing(|| making(&self.root))?;
+        let process = std::process::id();
+        let made = Unfinished(self.root.join(format!(".making-{name}-{process}")));
+        fs::create_dir(&made.0).while_doing(|| making(&made.0))?;
+        let Model { kind, inner, files: mut found } = model(&made.0)?;
+        // That of another store.
+        found.retain(|(_, path, _)| path != Path::new(MANIFEST));
+        let total: u64 = found.iter().map(|(.., bytes)| bytes).sum();
+        if total > MAX_BYTES {
+            return Err(RecipeError::new(format!("{source} has {total} bytes; the limit is {MAX_BYTES}")));
+        }
+        let beside = Unfinished(self.root.join(format!(".adding-{name}-{process}")));
+        fs::create_dir(&beside.0).while_doing(|| making(&beside.0))?;
+        let mut files = BTreeMap::new();
+        for (from, path, _) in &found {
+            let copy = beside.0.join(path);
+            if let Some(parent) = copy.parent() {
+                fs::create_dir_all(parent).while_doing(|| making(parent))?;
+            }
+            let mut out = File::create_new(&copy).while_doing(|| format!("cannot write {}", copy.display()))?;
+            files.insert(slashes(path), digest(from, &mut out)?);
+            out.sync_all().while_doing(|| format!("cannot write {}", copy.display()))?;
+        }
+        let added = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let licences = match (kind, &inner) {
+            (ModelKind::Package, Some(inner)) => of_package(&Package::open(&beside.0.join(inner))?),
+            _ => licences(&beside.0, &found),
+        };
+        let name = name.to_owned();
+        let source = source.to_owned();
+        let model = StoredModel { name, folder: target.clone(), kind, inner, source, added, licences, files };
+        hearth_run::replace(&beside.0.join(MANIFEST), serde_json::to_string_pretty(&model)? + "\n")?;
+        fs::rename(&beside.0, &target).while_doing(|| format!("cannot write {}", target.display()))?;
+        Ok(model)
+    }
+
+    /// All models, by name.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn all(&self) -> Outcome<Vec<StoredModel>> {
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.while_doing(|| format!("cannot read the folder {}", self.root.display()))?,
+        };
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|name| self.root.join(name).join(MANIFEST).is_file()).collect();
+        names.retain(|name| !name.starts_with('.'));
+        names.sort_unstable();
+        names.iter().map(|name| self.get(name)).collect()
+    }
+
+    /// One model.
+    ///
+    /// # Errors
+    /// An unknown name, and a damaged manifest.
+    pub fn get(&self, name: &str) -> Outcome<StoredModel> {
+        check_name(name)?;
+        let folder = self.root.join(name);
+        let manifest = folder.join(MANIFEST);
+        if !manifest.is_file() {
+            let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
+            let known: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+            let known: Vec<&str> = known.iter().map(String::as_str).filter(|name| !name.starts_with('.')).collect();
+            if known.is_empty() {
+                let what = "add one by hearth models add";
+                return Err(RecipeError::new(format!(
+                    "there is no model in the store {}: {what}",
+                    self.root.display()
+                )));
+            }
+            return Err(RecipeError::new(unknown("model", name, &known)));
+        }
+        let doing = || format!("cannot read {}", manifest.display());
+        let text = fs::read_to_string(&manifest).while_doing(doing)?;
+        let mut model: StoredModel = serde_json::from_str(&text).while_doing(doing)?;
+        let leads_out = |path: &Path| !path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        if model.inner.as_deref().is_some_and(leads_out) || model.files.keys().any(|name| leads_out(Path::new(name))) {
+            return Err(RecipeError::new("it names a file out of its folder").context(doing()));
+        }
+        (model.name, model.folder) = (name.to_owned(), folder);
+        Ok(model)
+    }
+
+    /// Removes a model.
+    ///
+    /// # Errors
+    /// An unknown name, and files that cannot be removed.
+    pub fn remove(&self, name: &str) -> Outcome<StoredModel> {
+        let model = self.get(name)?;
+        let is_link = model.folder.symlink_metadata().is_ok_and(|facts| facts.file_type().is_symlink());
+        if is_link {
+            return Err(RecipeError::new(format!("{} is a link: remove it yourself", model.folder.display())));
+        }
+        fs::remove_dir_all(&model.folder).while_doing(|| format!("cannot remove {}", model.folder.display()))?;
+        Ok(model)
+    }
+}
+
+/// A model that is to be stored.
+struct Model {
+    kind: ModelKind,
+    inner: Option<PathBuf>,
+    /// Each where it is, its path in the store, its size.
+    files: Vec<(PathBuf, PathBuf, u64)>,
+}
+
+fn from(folder: &Path, found: &[(PathBuf, u64)]) -> Vec<(PathBuf, PathBuf, u64)> {
+    found.iter().map(|(path, bytes)| (folder.join(path), path.clone(), *bytes)).collect()
+}
+
+/// A folder that is removed unless it was renamed.
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn check_name(name: &str) -> Outcome {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.chars().all(allowed) {
+        return Ok(());
+    }
+    let what = "expected letters, digits, dots, dashes and underscores, at most 100, no dot first";
+    Err(RecipeError::new(format!("{name:?} cannot be the name of a model: {what}")))
+}
+
+fn is_run(folder: &Path) -> bool {
+    folder.join("recipe.toml").is_file() && folder.join("checkpoints").is_dir()
+}
+
+/// What a folder is, and the folder within that predicts.
+pub(crate) fn kind_of(folder: &Path) -> Outcome<(ModelKind, Option<PathBuf>)> {
+    if !folder.is_dir() {
+        return Err(RecipeError::new(format!("{} is not a folder", folder.display())));
+    }
+    if is_run(folder) {
+        return Ok((ModelKind::Run, None));
+    }
+    if ModelFolder::is_one(folder) {
+        return Ok((ModelKind::Nnunet, None));
+    }
+    if Bundle::is_one(folder) {
+        return Ok((ModelKind::Bundle, None));
+    }
+    let mut inside = Vec::new();
+    crate::nnunet::total::models_below(folder, 1, &mut inside);
+    // A zip of a run, or of a bundle, holds its folder.
+    let only = |fits: fn(&Path) -> bool| {
+        let below = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut below = below.filter(|path| fits(path));
+        below.next().filter(|_| below.next().is_none())?.strip_prefix(folder).ok().map(Path::to_owned)
+    };
+    match &inside[..] {
+        [] if let Some(run) = only(is_run) => Ok((ModelKind::Run, Some(run))),
+        [] if let Some(bundle) = only(Bundle::is_one) => Ok((ModelKind::Bundle, Some(bundle))),
+        [] => {
+            let what = "is no model: expected a run of hearth train (recipe.toml, checkpoints), a model of nnU-Net \
+                        (plans.json, dataset.json, fold_0), a MONAI bundle (configs), or a folder of these";
+            Err(RecipeError::new(format!("{} {what}", folder.display())))
+        }
+        [one] => Ok((ModelKind::Nnunet, one.strip_prefix(folder).ok().map(Path::to_owned))),
+        _ => Ok((ModelKind::NnunetSet, None)),
+    }
+}
+
+/// The files of a folder, by their paths in it, with their sizes.
+pub(crate) fn files_of(folder: &Path) -> Outcome<Vec<(PathBuf, u64)>> {
+    let mut found = Vec::new();
+    list(folder, Path::new(""), 0, &mut found)?;
+    Ok(found)
+}
+
+fn list(root: &Path, at: &Path, depth: usize, found: &mut Vec<(PathBuf, u64)>) -> Outcome {
+    let folder = root.join(at);
+    if depth > MAX_DEPTH {
+        return Err(RecipeError::new(format!("{} lies deeper than {MAX_DEPTH} folders", folder.display())));
+    }
+    let entries = fs::read_dir(&folder).while_doing(|| format!("cannot read the folder {}", folder.display()))?;
+    for entry in entries {
+        let entry = entry.while_doing(|| format!("cannot read the folder {}", folder.display()))?;
+        let (path, name) = (entry.path(), at.join(entry.file_name()));
+        let facts = path.symlink_metadata().while_doing(|| format!("cannot read {}", path.display()))?;
+        if facts.is_dir() {
+            list(root, &name, depth + 1, found)?;
+        } else if facts.is_file() {
+            if name.to_str().is_none() {
+                return Err(RecipeError::new(format!("{} is not a readable name", path.display())));
+            }
+            found.push((name, facts.len()));
+        } else {
+            let what = "is a link or a device; a model has only files and folders";
+            return Err(RecipeError::new(format!("{} {what}", path.display())));
+        }
+        if found.len() > MAX_FILES {
+            return Err(RecipeError::new(format!("{} has more than {MAX_FILES} files", root.display())));
+        }
+    }
+    Ok(())
+}
+
+/// A relative path with `/` between its parts.
+pub(crate) fn slashes(path: &Path) -> String {
+    let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    parts.join("/")
+}
+
+/// Copies a file, and measures it.
+fn digest(path: &Path, out: &mut impl Write) -> Outcome<StoredFile> {
+    let doing = || format!("cannot read {}", path.display());
+    let mut file = File::open(path).while_doing(doing)?;
+    let (mut hasher, mut buffer, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 17], 0);
+    loop {
+        let read = file.read(&mut buffer).while_doing(doing)?;
+        if read == 0 {
+            return Ok(StoredFile { bytes, blake3: hasher.finalize().to_hex().to_string() });
+        }
+        hasher.update(&buffer[..read]);
+        out.write_all(&buffer[..read]).while_doing(|| format!("cannot copy {}", path.display()))?;
+        bytes += read as u64;
+    }
+}
+
+/// Files with a licence, and what the data sets of models say of theirs.
+fn licences(root: &Path, found: &[(PathBuf, PathBuf, u64)]) -> Vec<String> {
+    let mut out = Vec::new();
+    for (_, path, _) in found {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        if ["license", "licence", "copying"].iter().any(|start| name.starts_with(start)) {
+            out.push(slashes(path));
+        }
+        let dataset = (name == "dataset.json").then(|| DatasetJson::read(&root.join(path)).ok()).flatten();
+        if let Some(dataset) = dataset {
+            let said = ["licence", "license"].iter().find_map(|key| dataset.raw.get(key)?.as_str());
+            out.extend(said.map(|said| format!("{}: {said}", slashes(path))));
+        }
+    }
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+/// What a package says of its licence.
+fn of_package(package: &Package) -> Vec<String> {
+    package.facts().licence.iter().cloned().chain(package.licences().map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(folder: &Path) {
+        fs::create_dir_all(folder.join("fold_0")).expect("a folder");
+        fs::write(folder.join("plans.json"), "{}").expect("written");
+        let dataset = r#"{"channel_names": {"0": "CT"}, "labels": {"background": 0, "a": 1}, "file_ending": ".nii",
+            "licence": "CC-BY-4.0"}"#;
+        fs::write(folder.join("dataset.json"), dataset).expect("written");
+        fs::write(folder.join("fold_0/checkpoint_final.pth"), "weights").expect("written");
+    }
+
+    #[test]
+    fn models_are_added_listed_checked_and_removed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (folder, store) = (dir.path().join("Dataset001/model"), dir.path().join("store"));
+        model(&folder);
+        let store = ModelStore::open(Some(&store)).expect("a store");
+        assert!(store.all().expect("none").is_empty());
+        assert!(store.get("liver").expect_err("none").to_string().contains("hearth models add"));
+        let added = store.add(&folder, "liver", "a zip").expect("added");
+        assert_eq!((added.kind, added.files.len(), added.path()), (ModelKind::Nnunet, 3, store.root().join("liver")));
+        assert_eq!(added.licences, ["dataset.json: CC-BY-4.0"]);
+        let error = store.add(&folder, "liver", "").expect_err("taken").to_string();
+        assert!(error.contains("hearth models remove"), "{error}");
+        // The parent holds the model.
+        let nested = store.add(dir.path().join("Dataset001").as_path(), "nested", "").expect("added");
+        assert_eq!(nested.path(), store.root().join("nested/model"));
+        let names: Vec<String> = store.all().expect("two").into_iter().map(|model| model.name).collect();
+        assert_eq!(names, ["liver", "nested"]);
+        let liver = store.get("liver").expect("a model");
+        assert!(liver.changed().expect("read").is_empty());
+        fs::write(liver.folder.join("fold_0/checkpoint_final.pth"), "other").expect("written");
+        assert_eq!(liver.changed().expect("read"), ["fold_0/checkpoint_final.pth"]);
+        store.remove("liver").expect("removed");
+        let error = store.get("liverr").expect_err("unknown").to_string();
+        assert!(error.contains("nested") && !store.root().join("liver").exists(), "{error}");
+    }
+
+    #[test]
+    fn the_bundle_in_a_folder_is_found() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (zip, store) =
+            (dir.path().join("zip"), ModelStore::open(Some(&dir.path().join("store"))).expect("a store"));
+        fs::create_dir_all(zip.join("spleen/configs")).expect("a folder");
+        fs::write(zip.join("spleen/configs/inference.json"), "{}").expect("written");
+        fs::write(zip.join("spleen/LICENSE"), "Apache-2.0").expect("written");
+        let added = store.add(&zip, "spleen", "a zip").expect("added");
+        assert_eq!((added.kind, added.path()), (ModelKind::Bundle, store.root().join("spleen/spleen")));
+        assert_eq!(added.licences, ["spleen/LICENSE"]);
+    }
+
+    #[test]
+    fn what_is_no_model_is_refused_and_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (folder, store) = (dir.path().join("model"), dir.path().join("store"));
+        model(&folder);
+        let store = ModelStore::open(Some(&store)).expect("a store");
+        for name in ["", "..", "a/b", ".hidden", "a b"] {
+            let error = store.add(&folder, name, "").expect_err("refused").to_string();
+            assert!(error.contains("cannot be the name"), "{name}: {error}");
+        }
+        let error = store.add(&folder.join("fold_0"), "x", "").expect_err("refused").to_string();
+        assert!(error.contains("plans.json"), "{error}");
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("/etc/hostname", folder.join("link")).expect("a link");
+            let error = store.add(&folder, "x", "").expect_err("refused").to_string();
+            assert!(error.contains("a link"), "{error}");
+        }
+        assert!(!store.root().exists(), "nothing is made");
+    }
+
+    #[test]
+    fn a_manifest_cannot_lead_out_of_its_folder() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = ModelStore::open(Some(dir.path())).expect("a store");
+        fs::create_dir(dir.path().join("bad")).expect("a folder");
+        let text = r#"{"kind": "nnunet", "inner": "../../etc", "source": "", "added": 0, "licences": [], "files": {}}"#;
+        fs::write(dir.path().join("bad").join(MANIFEST), text).expect("written");
+        assert!(store.get("bad").expect_err("refused").line().contains("out of its folder"));
+    }
+}

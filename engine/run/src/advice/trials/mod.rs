@@ -1,0 +1,132 @@
+//! Levers that a profile does not show: a step is taken with each, on crops that are made up, and with
+//! none.
+
+mod chain;
+
+use hearth_data::Sample;
+use hearth_kernels::memory;
+
+use crate::advice::Finding;
+use crate::advice::facts::Facts;
+use crate::cases::Cases;
+use crate::memory::synthetic::samples::crops;
+use crate::memory::synthetic::steps::{paced, stepped};
+use crate::plan::Plan;
+use hearth_recipe::Outcome;
+use hearth_recipe::recipe::{Document, Node};
+
+/// A step that is less than this faster is not.
+const LEAST: f64 = 0.05;
+
+/// The part of the free memory that a larger batch may take.
+const ROOM: f64 = 0.7;
+
+/// The plan with some changes; `None` for one that cannot be.
+fn with(document: &Document, sets: &[String]) -> Option<Plan> {
+    let mut document = document.clone();
+    sets.iter().try_for_each(|set| document.set(set)).ok()?;
+    Plan::new(document).ok()
+}
+
+/// What other ways to prepare cases win, and steps with another precision, with more crops, or without
+/// a look at the labels.
+pub(crate) fn tried(document: &Document, cases: &Cases, facts: &Facts) -> Outcome<Vec<Finding>> {
+    let plan = Plan::new(document.clone())?;
+    let mut found = chain::lazy(document, &plan, cases, facts)?;
+    found.extend(chain::batches(document, &plan, cases, facts)?);
+    // Two networks that compete do not wait for each other's batches.
+    if plan.recipe.learns().generates() || facts.training <= facts.wait {
+        return Ok(found);
+    }
+    let crops = crops(&plan, cases)?;
+    let Some(crop) = crops.first() else { return Ok(found) };
+    let count = crops.len() * plan.recipe.training.batch_size;
+    // The faster of two: what else the machine does is no gain of a lever.
+    let base = paced(&plan, crop, count)?.min(paced(&plan, crop, count)?);
+    let computing = facts.training - facts.wait;
+    for word in ["bf16", "fp16"] {
+        let sets = vec![format!("training.precision={word}")];
+        // What the device cannot do is no lever.
+        let Some(changed) = with(document, &sets).filter(|changed| changed.precision != plan.precision) else {
+            continue;
+        };
+        let Ok(step) = paced(&changed, crop, count) else { continue };
+        let won = 1.0 - step / base;
+        if won >= LEAST {
+            found.push(Finding {
+                lever: "compute with fewer bits",
+                evidence: format!(
+                    "a step takes {:.0} ms in {} and {:.0} ms in {word}, tried with this recipe's crops",
+                    base * 1e3,
+                    plan.precision,
+                    step * 1e3
+                ),
+                line: format!("precision = \"{word}\"        # in [training]"),
+                sets,
+                seconds: computing * won,
+                same_course: false,
+            });
+        }
+    }
+    found.extend(checks(document, crop, count, base)?.map(|(evidence, won, sets)| Finding {
+        lever: "read nothing back for the loss",
+        evidence,
+        line: "check_labels = false        # in [loss]; wrong labels are no longer an error".to_owned(),
+        sets,
+        seconds: computing * won,
+        same_course: true,
+    }));
+    let doubled = plan.recipe.training.batch_size * 2;
+    let sets = vec![format!("training.batch_size={doubled}")];
+    let fits = || -> Outcome<bool> {
+        let (before, free) = (memory::in_use(), hearth_machine::Allowance::now().free as f64);
+        Ok((stepped(&plan, crop, count, before)?.peak as f64) < free * ROOM)
+    };
+    // An epoch of one batch has no second one to join it.
+    if cases.training.len() >= 2 * doubled
+        && plan.on_processor
+        && fits()?
+        && let Some(changed) = with(document, &sets)
+        && let Ok(step) = paced(&changed, crop, 2 * count)
+    {
+        let won = 1.0 - step / (2.0 * base);
+        if won >= LEAST {
+            found.push(Finding {
+                lever: "more cases in a batch",
+                evidence: format!(
+                    "a step of {count} crops takes {:.0} ms, one of {} crops {:.0} ms: {:.0} % less for each crop",
+                    base * 1e3,
+                    2 * count,
+                    step * 1e3,
+                    won * 100.0
+                ),
+                line: format!(
+                    "batch_size = {doubled}        # in [training]; half as many steps, so the rate may have to grow"
+                ),
+                sets,
+                seconds: computing * won,
+                same_course: false,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// What a loss takes that reads predictions and labels back to look at them: words for that, its part of
+/// a step, and the change.
+fn checks(document: &Document, crop: &Sample, count: usize, base: f64) -> Outcome<Option<(String, f64, Vec<String>)>> {
+    let sets = vec!["loss.check_labels=false".to_owned()];
+    let is_off = |node: &Node| *node == Node::from(false);
+    let off = document.root().get("loss").and_then(|loss| loss.get("check_labels")).is_some_and(is_off);
+    // A loss without the option has nothing to look at.
+    let Some(changed) = with(document, &sets).filter(|_| !off) else { return Ok(None) };
+    let step = paced(&changed, crop, count)?.min(paced(&changed, crop, count)?);
+    let won = 1.0 - step / base;
+    let evidence = format!(
+        "a step takes {:.1} ms, and {:.1} ms where the loss does not read back whether values are finite and labels are \
+         classes",
+        base * 1e3,
+        step * 1e3
+    );
+    Ok((won >= LEAST).then_some((evidence, won, sets)))
+}

@@ -1,0 +1,73 @@
+//! Whether the label maps of a data set hold only labels that the recipe's regions know, and any at
+//! all, before a run that would read them one by one.
+
+use std::collections::BTreeSet;
+
+use hearth_data::{Item, read_image};
+use rayon::prelude::*;
+
+use crate::plan::Plan;
+use hearth_recipe::recipe::Output;
+use hearth_recipe::warning;
+use hearth_recipe::{Outcome, RecipeError};
+
+/// So many label maps without a label are enough to say so.
+const EMPTY: usize = 32;
+
+/// How many cases a message names.
+const SHOWN: usize = 6;
+
+/// Reads the labels of all cases, where the recipe says which labels make up its regions, and the
+/// cache would not read them all before the first step.
+///
+/// # Errors
+/// Where labels belong to no region; the error names the cases. A label that cannot be read is left
+/// to the pipeline, which says so.
+pub fn check(plan: &Plan, items: &[Item]) -> Outcome {
+    let Some(classes) = plan.recipe.learns().region_labels() else { return Ok(()) };
+    if plan.recipe.data.cache.kept(items.len()) == items.len() {
+        return Ok(());
+    }
+    let ignored = plan.recipe.learns().ignore_label().map(i64::from);
+    let known: BTreeSet<i64> = classes.into_iter().flatten().chain([0]).chain(ignored).collect();
+    let running = plan.progress.start("labels", items.len() as u64);
+    let strange = |item: &Item| -> Option<(String, Vec<i64>)> {
+        let found = item.files.get("label").and_then(|path| read_image(path).ok());
+        running.advance();
+        let others: BTreeSet<i64> =
+            found?.to_vec().into_iter().map(|v| v as i64).filter(|v| !known.contains(v)).collect();
+        (!others.is_empty()).then(|| (item.case.clone(), others.into_iter().collect()))
+    };
+    let strange: Vec<(String, Vec<i64>)> = items.par_iter().filter_map(strange).collect();
+    running.finish();
+    if strange.is_empty() {
+        return Ok(());
+    }
+    let line = |(case, labels): &(String, Vec<i64>)| format!("{case} has {labels:?}");
+    let mut lines: Vec<String> = strange.iter().take(SHOWN).map(line).collect();
+    if strange.len() > SHOWN {
+        lines.push(format!("and {} more", strange.len() - SHOWN));
+    }
+    Err(RecipeError::new(format!(
+        "labels that belong to no region of task.classes ({known:?}):\n  {}\n  BraTS 2018 to 2022 have 1, 2 and 4; BraTS \
+         2023 and later, and the Decathlon, 1, 2 and 3",
+        lines.join("\n  ")
+    )))
+}
+
+/// Warns where the label maps of all training cases are empty, as far as a few of them are: nothing
+/// can be learned from those. Most data sets are decided by their first case.
+pub fn warn_of_empty(plan: &Plan, items: &[Item]) {
+    if !plan.recipe.output().is_map() || plan.recipe.output() == Output::Image || plan.recipe.learns().generates() {
+        return;
+    }
+    let labels: Vec<_> = items.iter().filter_map(|item| item.files.get("label")).take(EMPTY).collect();
+    // One that cannot be read is left to the pipeline, which says so.
+    let is_empty =
+        |path: &&std::path::PathBuf| read_image(path).is_ok_and(|label| label.to_vec().iter().all(|v| *v == 0.0));
+    if !labels.is_empty() && labels.iter().all(is_empty) {
+        let (count, all) = (labels.len(), items.len());
+        let of = if count == all { format!("all {all}") } else { format!("the first {count} of {all}") };
+        warning!("{of} training cases have label maps without any label (`hearth data verify` lists them)");
+    }
+}

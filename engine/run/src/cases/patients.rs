@@ -1,0 +1,108 @@
+//! Which patient a case is of.
+
+use std::collections::BTreeMap;
+
+use hearth_data::{DataError, Field, Item, split_fraction};
+
+/// The patient in the name of a case: `sub-01` of `sub-01_ses-02`, `BraTS-GLI-00005` of
+/// `BraTS-GLI-00005-101`, `Brats18_2013_2` of `Brats18_2013_2_1`, the ID before the series of
+/// DICOM.
+pub(crate) fn patient_in_name(case: &str) -> Option<&str> {
+    let counts = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let without = |mark: char| case.rsplit_once(mark).filter(|(_, last)| counts(last)).map(|(name, _)| name);
+    if case.starts_with("sub-") {
+        return Some(case.split('_').next().unwrap_or(case));
+    }
+    if case.starts_with("BraTS-") {
+        return without('-');
+    }
+    if ["Brats17_", "Brats18_", "Brats19_", "BraTS19_"].iter().any(|start| case.starts_with(start)) {
+        // Where no more than a number follows the year, that is the patient.
+        return Some(without('_').filter(|name| name.contains('_')).unwrap_or(case));
+    }
+    // A case for each patient.
+    if case.starts_with("BraTS20") {
+        return Some(case);
+    }
+    case.rsplit_once('/').map(|(name, _)| name)
+}
+
+/// The patient of a case: its column `patient`, which cases of DICOM have, or what names of BIDS and
+/// BraTS say. A folder in another name may be a class or a hospital.
+fn patient(item: &Item) -> Option<String> {
+    match item.fields.get("patient") {
+        Some(Field::Text(name)) => Some(name.clone()),
+        Some(Field::Number(number)) => Some(number.to_string()),
+        Some(Field::Numbers(_)) | None if item.case.contains('/') => None,
+        Some(Field::Numbers(_)) | None => patient_in_name(&item.case).map(str::to_owned),
+    }
+}
+
+/// Training and validation by [`split_fraction`]. Where a patient has several cases, patients are
+/// drawn in place of cases, so that nobody is on both sides; a case whose patient is unknown stands
+/// for itself.
+pub(crate) fn split_patients(items: &[Item], part: f64, seed: u32) -> Result<(Vec<Item>, Vec<Item>), DataError> {
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut patients: Vec<Vec<Item>> = Vec::new();
+    for item in items {
+        let Some(name) = patient(item) else {
+            patients.push(vec![item.clone()]);
+            continue;
+        };
+        let place = *places.entry(name).or_insert(patients.len());
+        match patients.get_mut(place) {
+            Some(cases) => cases.push(item.clone()),
+            None => patients.push(vec![item.clone()]),
+        }
+    }
+    let drawn: Vec<Item> = (0..patients.len()).map(|place| Item::new(place.to_string())).collect();
+    let (train, validate) = split_fraction(&drawn, part, seed)?;
+    let cases = |drawn: Vec<Item>| -> Vec<Item> {
+        let places = drawn.iter().filter_map(|item| item.case.parse::<usize>().ok());
+        places.flat_map(|place| patients[place].clone()).collect()
+    };
+    Ok((cases(train), cases(validate)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn patients_are_read_from_names() {
+        for (case, name) in [
+            ("sub-01_ses-02", "sub-01"),
+            ("sub-01", "sub-01"),
+            ("BraTS-GLI-00005-101", "BraTS-GLI-00005"),
+            ("Brats18_2013_2_1", "Brats18_2013_2"),
+            ("Brats18_007", "Brats18_007"),
+            ("BraTS2021_00005", "BraTS2021_00005"),
+            ("LUNG1-001/3-2", "LUNG1-001"),
+        ] {
+            assert_eq!(patient_in_name(case), Some(name), "{case}");
+        }
+        assert_eq!(patient_in_name("spleen_10"), None);
+    }
+
+    #[test]
+    fn a_patient_is_on_one_side_only() {
+        let patient_of = |n: usize| Field::Text(format!("LUNG1-{:03}", n / 3));
+        let case = |n| Item::new(format!("scan {n}")).with_field("patient", patient_of(n));
+        let items: Vec<Item> = (0..30).map(case).collect();
+        let (train, validate) = split_patients(&items, 0.2, 0).expect("a split");
+        assert_eq!((train.len(), validate.len()), (24, 6));
+        let of = |items: &[Item]| items.iter().filter_map(patient).collect::<BTreeSet<_>>();
+        assert!(of(&train).is_disjoint(&of(&validate)));
+    }
+
+    #[test]
+    fn a_case_for_each_patient_is_split_as_monai_does() {
+        for name in ["spleen_", "BraTS2021_", "Hand/"] {
+            let items: Vec<Item> = (0..23).map(|n| Item::new(format!("{name}{n}"))).collect();
+            let split = split_patients(&items, 0.2, 7).expect("a split");
+            assert_eq!(split, split_fraction(&items, 0.2, 7).expect("a split"));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Where the labels of an earlier stage of a cascade lie.
+
+use std::path::{Path, PathBuf};
+
+use hearth_data::{Item, Sample};
+
+use crate::cases::Cases;
+use crate::outputs::record_of;
+use hearth_recipe::recipe::Recipe;
+use hearth_recipe::{Outcome, RecipeError};
+
+/// What the names of label maps end in, in the order in which they are looked for: what `hearth predict`
+/// writes with a run, and with a model of nnU-Net.
+const ENDS: [&str; 4] = ["_seg.nii.gz", ".nii.gz", "_seg.nii", ".nii"];
+
+/// The file of a case's labels in the folder of an earlier stage. An image that is given by its file
+/// (`CASE_0000.nii.gz`) has the labels of its case, too.
+///
+/// # Errors
+/// A folder or a file that is not there.
+pub fn labels_of_stage(folder: &Path, case: &str) -> Outcome<PathBuf> {
+    if !folder.is_dir() {
+        let what = "there is no such folder of labels of the earlier stage (--previous-stage)";
+        return Err(RecipeError::new(format!("{}: {what}", folder.display())));
+    }
+    let case = case.replace(['/', '\\'], "_");
+    let names = [case.as_str(), case.strip_suffix("_0000").unwrap_or(&case)];
+    let files = names.iter().flat_map(|name| ENDS.map(|end| folder.join(format!("{name}{end}"))));
+    files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+        let expected = format!("expected {case}_seg.nii.gz or {case}.nii.gz");
+        let advice = "hearth predict with the earlier stage writes them; give their folder by --previous-stage";
+        RecipeError::new(format!(
+            "{} has no labels of the earlier stage for case {case}: {expected}; {advice}",
+            folder.display()
+        ))
+    })
+}
+
+/// The labels of an earlier stage for an image of this name, where a recipe continues from one.
+///
+/// # Errors
+/// As [`labels_of_stage`], and where no folder is given.
+pub fn previous_labels(recipe: &Recipe, name: &str) -> Outcome<Option<PathBuf>> {
+    if recipe.previous_stage().is_none() {
+        return Ok(None);
+    }
+    match &recipe.data.previous_stage {
+        Some(folder) => labels_of_stage(folder, name).map(Some),
+        None => Err(RecipeError::new(format!(
+            "{:?} continues from the labels of an earlier stage: predict with that first, and give the folder of its \
+             results by --previous-stage (data.previous_stage of a recipe)",
+            recipe.title()
+        ))),
+    }
+}
+
+/// Cases whose labels of the earlier stage this program predicted otherwise than by `--held-out`: maybe by a
+/// network that was trained on them.
+///
+/// # Errors
+/// A data set that cannot be read, and labels that are missing.
+pub fn not_held_out(recipe: &Recipe, data: &Path) -> Outcome<Vec<String>> {
+    let Some(stage) = recipe.previous_stage() else { return Ok(Vec::new()) };
+    let otherwise = |item: &Item| {
+        let record = item.files.get(&stage.key).and_then(|path| record_of(path));
+        record.is_some_and(|record| record["held_out"] != true)
+    };
+    Ok(Cases::all(data, recipe)?.into_iter().filter(otherwise).map(|item| item.case).collect())
+}
+
+/// Adds the labels of the earlier stage to cases, where the recipe continues from one.
+pub(crate) fn add_labels(items: &mut [Item], recipe: &Recipe) -> Outcome {
+    let Some(stage) = recipe.previous_stage() else { return Ok(()) };
+    for item in items {
+        if let Some(file) = previous_labels(recipe, &item.case)? {
+            item.files.insert(stage.key.clone(), file);
+        }
+    }
+    Ok(())
+}
+
+/// Keeps of a case what is known of one that is predicted: the image, and the labels of the earlier
+/// stage.
+#[must_use]
+pub fn as_predicted(recipe: &Recipe, mut sample: Sample) -> Sample {
+    let stage = recipe.previous_stage();
+    let also = stage.as_ref().map(|stage| stage.key.as_str());
+    sample.values.retain(|key, _| key == "image" || Some(key.as_str()) == also);
+    sample
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_found_by_the_names_that_predict_gives() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["a_seg.nii.gz", "b.nii.gz", "c.nii.gz", "c_seg.nii.gz", "d_0000_seg.nii.gz"] {
+            std::fs::write(folder.path().join(name), "").expect("written");
+        }
+        let found = |case: &str| {
+            let path = labels_of_stage(folder.path(), case).map_err(|error| error.to_string())?;
+            Ok::<_, String>(path.file_name().expect("a name").to_string_lossy().into_owned())
+        };
+        for (case, file) in [
+            ("a", "a_seg.nii.gz"),
+            ("a_0000", "a_seg.nii.gz"),
+            ("b", "b.nii.gz"),
+            ("c", "c_seg.nii.gz"),
+            ("d_0000", "d_0000_seg.nii.gz"),
+        ] {
+            assert_eq!(found(case).expect(case), file);
+        }
+        let error = found("e").expect_err("none");
+        assert!(error.contains("case e") && error.contains("e_seg.nii.gz"), "{error}");
+        let error = labels_of_stage(&folder.path().join("other"), "a").expect_err("none").to_string();
+        assert!(error.contains("no such folder"), "{error}");
+    }
+}

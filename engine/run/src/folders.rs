@@ -1,0 +1,24 @@
+//! Existing run folders, and the files in them.
+
+use std::path::Path;
+
+use hearth_train::RunFolder;
+
+use hearth_recipe::{Context, Outcome, RecipeError};
+
+/// The folder of a run that was started before.
+pub fn open_run(folder: &Path) -> Outcome<RunFolder> {
+    if folder.is_file() {
+        let advice = "give the folder that `hearth train --out` made";
+        return Err(RecipeError::new(format!("{} is a file; {advice}", folder.display())));
+    }
+    if !folder.exists() {
+        return Err(RecipeError::new(format!("there is no run at {}: no such folder", folder.display())));
+    }
+    Ok(RunFolder::open(folder)?)
+}
+
+/// Replaces a file as a whole. A failed write leaves nothing behind.
+pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Outcome {
+    hearth_files::replace(path, content).while_doing(|| format!("cannot write {}", path.display()))
+}

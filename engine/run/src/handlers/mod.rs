@@ -1,0 +1,162 @@
+//! The handlers of a run: those that every run has, and those that its recipe lists.
+
+pub mod attachments;
+pub mod folder_watch;
+pub mod peak_flops;
+pub mod plugins;
+
+use std::fmt;
+use std::path::Path;
+
+use hearth_engine::{Engine, Handler, HandlerTimes};
+use hearth_handlers::{
+    HandlerSpec, LookAt, LrSchedule, LrScheduleOptions, Profiler, StopOnNonFinite, StopOnNonFiniteOptions,
+};
+use hearth_kernels::memory;
+use hearth_nn::layers::layer_ranges;
+use hearth_profile::measure_memory;
+use hearth_registry::{Node, Registry};
+
+use crate::plan::Plan;
+use hearth_recipe::Outcome;
+use hearth_recipe::recipe::Listens;
+use peak_flops::measure_roof;
+use plugins::Attached;
+
+/// Reading the loss waits for the GPU, so it is checked less often there.
+const LOOK_EVERY: u64 = 16;
+
+/// The handler that shows a run to whoever watches it.
+const PROGRESS: &str = "Progress";
+
+/// Handlers called before the plugins: those that may end the run, and the one that sets the
+/// learning rate.
+pub fn before(plan: &Plan) -> Outcome<Vec<Box<dyn Handler>>> {
+    let every = if plan.on_processor { 1 } else { LOOK_EVERY };
+    let mut handlers: Vec<Box<dyn Handler>> = Vec::new();
+    // Two networks that compete have no events within an iteration.
+    let at = if plan.recipe.learns().generates() { LookAt::IterationCompleted } else { LookAt::default() };
+    handlers.push(Box::new(StopOnNonFinite::new(StopOnNonFiniteOptions { every, at, ..Default::default() })?));
+    let schedule = plan.recipe.schedule.clone();
+    if schedule.name() != "Constant" {
+        let handler = LrSchedule::new(LrScheduleOptions { schedule, ..Default::default() });
+        handlers.push(Box::new(handler.map_err(|fault| plan.document.located("schedule", fault))?));
+    }
+    Ok(handlers)
+}
+
+/// Who owns the host's memory: weights and optimizer of a card are its own.
+pub(crate) fn owners_of(plan: &Plan) -> fn() -> Vec<(&'static str, usize)> {
+    if plan.on_processor {
+        memory::owners
+    } else {
+        || memory::owners().into_iter().filter(|(name, _)| *name == "caches").collect()
+    }
+}
+
+/// Handlers called after the plugins, and so after the validation: the recipe's own, and those that
+/// write the run's files.
+pub fn after(plan: &Plan, run: &Path) -> Outcome<Vec<Box<dyn Handler>>> {
+    let mut handlers = listed(plan, run, Listens::Train)?;
+    for name in ["MetricLog", "TensorBoardStats", PROGRESS] {
+        if plan.silent && name == PROGRESS {
+            continue;
+        }
+        let is_listed = |entry: &Node| entry.text("name") == Some(name) && Listens::of(entry) == Ok(Listens::Train);
+        if !plan.recipe.handlers.iter().any(is_listed) {
+            handlers.push(Registry::<HandlerSpec>::new().build(&Node::named(name))?.make(run)?);
+        }
+    }
+    // A profiler that the recipe lists notes memory as well.
+    measure_memory(memory::in_use, owners_of(plan));
+    if let Some(profile) = &plan.recipe.profile {
+        if profile.layers {
+            layer_ranges(true);
+        }
+        let mut profiler = Profiler::new(profile.options(run))?;
+        if plan.on_processor && plan.ranks_here == 1 {
+            profiler = profiler.with_roof(measure_roof());
+        }
+        // The last, so that an epoch has its validation.
+        handlers.push(Box::new(profiler));
+    }
+    Ok(handlers)
+}
+
+/// The handlers of one engine that the recipe lists, in its order.
+pub fn listed(plan: &Plan, run: &Path, engine: Listens) -> Outcome<Vec<Box<dyn Handler>>> {
+    let registry = Registry::<HandlerSpec>::new();
+    let mut handlers = Vec::new();
+    for (index, entry) in plan.recipe.handlers.iter().enumerate() {
+        if plan.silent && entry.text("name") == Some(PROGRESS) {
+            continue;
+        }
+        let build = || match Listens::of(entry)? {
+            listens if listens == engine => {
+                registry.build(&Listens::taken_from(entry)).and_then(|spec| spec.make(run)).map(Some)
+            }
+            _ => Ok(None),
+        };
+        let built = build().map_err(|fault| plan.document.located(&format!("handlers.{index}"), fault))?;
+        handlers.extend(built);
+    }
+    Ok(handlers)
+}
+
+/// Builds every handler and plugin's handler once, so that errors are reported before the work
+/// begins.
+pub fn check(plan: &Plan, plugins: &[Attached]) -> Outcome {
+    before(plan)?;
+    for engine in [Listens::Train, Listens::Validation] {
+        plugins::handlers(plan, plugins, Path::new(""), engine)?;
+        listed(plan, Path::new(""), engine)?;
+    }
+    Ok(())
+}
+
+/// Adds the plugins and handlers with `engine = "validation"` to an evaluator. What they write goes
+/// into `folder`.
+pub fn attach(plan: &Plan, plugins: &[Attached], folder: &Path, evaluator: &mut Engine) -> Outcome {
+    let plugins = plugins::handlers(plan, plugins, folder, Listens::Validation)?;
+    for handler in plugins.into_iter().chain(listed(plan, folder, Listens::Validation)?) {
+        evaluator.add_boxed(handler)?;
+    }
+    Ok(())
+}
+
+/// A handler that failed without ending the run.
+#[derive(Clone, Debug)]
+pub struct HandlerFailure {
+    /// The engine whose events it listened to: `trainer`, `validation`.
+    pub engine: String,
+    /// Its name.
+    pub name: String,
+    /// How often it failed.
+    pub errors: u64,
+    /// Whether it was no longer called.
+    pub disabled: bool,
+    /// The first failure: event, counters, message.
+    pub first: String,
+}
+
+impl fmt::Display for HandlerFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { engine, name, errors, disabled, first } = self;
+        let times = if *errors == 1 { "once".to_owned() } else { format!("{errors} times") };
+        let fate = if *disabled { "was not called again" } else { "the run continued" };
+        write!(f, "the handler {name} of the {engine} failed {times} and {fate}; first in {first}")
+    }
+}
+
+/// The handlers of an engine that failed so far.
+pub fn failures(engine: &Engine) -> Vec<HandlerFailure> {
+    let failed = engine.handler_times().into_iter().filter(|handler| handler.errors > 0);
+    let failure = |handler: HandlerTimes| HandlerFailure {
+        engine: engine.state().engine.clone(),
+        name: handler.name,
+        errors: handler.errors,
+        disabled: handler.disabled,
+        first: handler.first_error.unwrap_or_default(),
+    };
+    failed.map(failure).collect()
+}

@@ -1,0 +1,55 @@
+//! A training run: from a recipe to a trainer and an evaluator, their data, memory and handlers.
+//!
+//! * [`Plan`]: a recipe that is checked and ready to run.
+//! * [`Session`]: a run that trains.
+//! * [`Cases`], [`FoldList`], [`Chosen`]: which cases train, validate and are measured.
+//! * [`footprint`], [`check_training`]: memory, counted before it is used.
+//! * [`advice`], [`profile`]: what would make a run faster, from a profile of it.
+//! * [`outputs`]: files that a command claims before it writes them.
+//!
+//! Nothing here predicts, and nothing prints: the crate reports by errors and notices
+//! ([`hearth_recipe::notice`]).
+
+mod adversarial;
+pub mod advice;
+mod cases;
+mod checkpoints;
+mod confusion;
+mod dataset;
+pub mod folders;
+pub mod handlers;
+mod kernel_tuning;
+mod memory;
+pub mod outputs;
+pub mod penalty;
+mod plan;
+mod profile;
+mod progress;
+mod ranks;
+mod record;
+mod session;
+mod start;
+mod summary;
+
+pub use adversarial::gan_trainer;
+pub use cases::evaluated::{Chosen, Rule};
+pub use cases::fitness::{CaseFitness, ClassFitness, Fitness, fitness};
+pub use cases::folds::FoldList;
+pub use cases::previous_stage::{as_predicted, labels_of_stage, not_held_out, previous_labels};
+pub use cases::{Cases, list, wants};
+pub use checkpoints::{WEIGHTS, checkpoint_file, choose};
+pub use confusion::CONFUSION;
+pub use handlers::peak_flops::measure_roof;
+pub use handlers::{HandlerFailure, plugins};
+pub use kernel_tuning::choose_kernels;
+pub use memory::caches::check_caches;
+pub use memory::check::{check_training, check_windows};
+pub use memory::footprint::{Footprint, Sizes, ValidationFootprint, footprint};
+pub use penalty::{Empty, Penalties, measuring};
+pub use plan::{Plan, named};
+pub use profile::{Profiled, Profiling, profile};
+pub use progress::{PassProgress, Windows};
+pub use ranks::{evaluated, finish, gathered, is_reported, together};
+pub use record::held_out;
+pub use session::{Finished, Session, check_resume, evaluator, trainer};
+pub use start::{Start, weights_file};

@@ -1,0 +1,7 @@
+//! Memory of a run, counted before it is used.
+
+pub mod caches;
+pub mod check;
+pub mod dataset;
+pub mod footprint;
+pub mod synthetic;

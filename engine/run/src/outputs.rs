@@ -1,0 +1,294 @@
+//! Files that a command writes; they never replace files of others.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::folders;
+use hearth_recipe::{Context, Outcome, RecipeError};
+
+/// The suffix of the record that says where a file came from.
+const RECORD: &str = ".hearth.json";
+
+/// What a result comes from, in its record.
+pub const KEY: &str = "result_of";
+
+/// The files of one command, claimed before its work begins.
+///
+/// An existing file is an error, unless `--overwrite` is given and this program wrote it: the
+/// record beside it (`NAME.hearth.json`) holds the hash of its bytes. A file that was changed since
+/// is never replaced. What a process left that was ended while it wrote is replaced without `--overwrite`:
+/// its record says so.
+pub struct Outputs {
+    command: &'static str,
+    overwrite: bool,
+    claimed: HashSet<PathBuf>,
+}
+
+impl Outputs {
+    /// The claimed files of this command.
+    pub fn new(command: &'static str, overwrite: bool) -> Self {
+        Self { command, overwrite, claimed: HashSet::new() }
+    }
+
+    /// Claims a file that will be written.
+    pub fn claim(&mut self, path: &Path) -> Outcome {
+        self.claim_for(path, &Value::Null)
+    }
+
+    /// Claims one of several files that come from `key`. An earlier call that was ended among them left
+    /// some; they are replaced without `--overwrite`.
+    pub fn claim_for(&mut self, path: &Path, key: &Value) -> Outcome {
+        let real = real(path);
+        if self.claimed.contains(&real) {
+            let shown = path.display();
+            return Err(RecipeError::new(format!(
+                "two results would be written to {shown}; write them into two folders"
+            )));
+        }
+        if path.is_dir() {
+            return Err(RecipeError::new(format!("{} is a folder; give a file", path.display())));
+        }
+        let recorded = recorded(path);
+        // A link that leads nowhere is somebody's, too.
+        if path.symlink_metadata().is_ok() {
+            self.check_ours(path, recorded.as_ref(), key)?;
+        }
+        let record = beside(path);
+        let is_ours = recorded.as_ref().is_some_and(|recorded| is_unfinished(recorded) || sum_in(recorded).is_some());
+        if record.symlink_metadata().is_ok() && !is_ours {
+            let advice = "this program would write there where the result comes from; move it away";
+            return Err(RecipeError::new(format!("{} exists, and is no record: {advice}", record.display())));
+        }
+        self.claimed.insert(real);
+        Ok(())
+    }
+
+    fn check_ours(&self, path: &Path, recorded: Option<&Value>, key: &Value) -> Outcome {
+        let shown = path.display();
+        if recorded.is_some_and(is_unfinished) {
+            return Ok(());
+        }
+        let Some((record, recorded)) = recorded.and_then(|record| Some((record, sum_in(record)?))) else {
+            let advice = "give another name or folder; only files that this program wrote can be replaced";
+            return Err(RecipeError::new(format!("{shown} exists and would be overwritten: {advice}")));
+        };
+        if !self.overwrite && !is_of(record, key) {
+            let advice = "give another name or folder, or add --overwrite to replace it";
+            return Err(RecipeError::new(format!("{shown} exists, written by an earlier `hearth`: {advice}")));
+        }
+        if recorded != sum(path)? {
+            let advice = "move it away, or give another name or folder";
+            return Err(RecipeError::new(format!("{shown} was changed after this program wrote it: {advice}")));
+        }
+        Ok(())
+    }
+
+    /// Writes a file that was claimed, and the record of where it came from. Before that the record says that
+    /// the file is being written: a process that is ended in between leaves nothing that is in the way.
+    ///
+    /// # Errors
+    /// What `write` reports; the record of what was there before then stays. Or where the record cannot be
+    /// written, as on a full disk: a file that is written already is then removed.
+    pub fn make<T, E: From<RecipeError>>(
+        &self,
+        path: &Path,
+        facts: Value,
+        write: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let record = beside(path);
+        let before = std::fs::read(&record).ok();
+        self.write_record(path, json!({ UNFINISHED: true }))?;
+        let made = match write() {
+            Ok(made) => made,
+            Err(error) => {
+                // The first error is the one to report.
+                match before {
+                    Some(bytes) => drop(folders::replace(&record, bytes)),
+                    None => drop(std::fs::remove_file(&record)),
+                }
+                return Err(error);
+            }
+        };
+        let recorded = sum(path).and_then(|sum| {
+            let mut facts = facts;
+            facts[SUM] = sum.into();
+            self.write_record(path, facts)
+        });
+        if recorded.is_err() {
+            // What cannot be removed is named by the error that comes next.
+            let _ = std::fs::remove_file(path);
+            let _ = std::fs::remove_file(&record);
+        }
+        recorded?;
+        Ok(made)
+    }
+
+    fn write_record(&self, path: &Path, mut facts: Value) -> Outcome {
+        facts["hearth"] = env!("CARGO_PKG_VERSION").into();
+        facts["command"] = self.command.into();
+        folders::replace(&beside(path), serde_json::to_string_pretty(&facts)? + "\n")
+    }
+
+    /// Writes a whole file that was claimed, and its record.
+    pub fn write(&self, path: &Path, content: impl AsRef<[u8]>) -> Outcome {
+        self.make(path, json!({}), || folders::replace(path, content))
+    }
+}
+
+/// What a record says of a file that is being written.
+const UNFINISHED: &str = "unfinished";
+/// The hash of the file's bytes in a record.
+const SUM: &str = "blake3";
+
+/// The path of a file's record.
+fn beside(path: &Path) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(RECORD);
+    PathBuf::from(name)
+}
+
+/// Whether a file is a record rather than a result.
+pub fn is_record(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(RECORD))
+}
+
+/// What the record of a file says, where it has one.
+pub fn record_of(path: &Path) -> Option<Value> {
+    recorded(path)
+}
+
+/// Removes a result and its record, where there is one.
+///
+/// # Errors
+/// Where it cannot be removed.
+pub fn remove_result(path: &Path) -> Outcome {
+    for file in [path.to_owned(), beside(path)] {
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(RecipeError::from_error(error).context(format!("cannot remove {}", file.display())));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file's record says that this command wrote it, or was ended while it did.
+pub fn written_by(path: &Path, command: &str) -> bool {
+    recorded(path).is_some_and(|record| record["command"] == command)
+}
+
+/// Whether a file is there that this command has written to its end.
+pub fn is_whole(path: &Path, command: &str) -> bool {
+    let whole = |record: Value| record["command"] == command && sum_in(&record).is_some();
+    path.is_file() && recorded(path).is_some_and(whole)
+}
+
+/// Whether a file's record says that it comes from `key`.
+pub fn is_made_of(path: &Path, key: &Value) -> bool {
+    recorded(path).is_some_and(|record| is_of(&record, key))
+}
+
+fn is_of(record: &Value, key: &Value) -> bool {
+    !key.is_null() && record[KEY] == *key
+}
+
+fn is_unfinished(record: &Value) -> bool {
+    record[UNFINISHED] == true
+}
+
+/// The hash that a record has of its file.
+fn sum_in(record: &Value) -> Option<&str> {
+    record[SUM].as_str()
+}
+
+/// The record of a file.
+fn recorded(path: &Path) -> Option<Value> {
+    serde_json::from_str(&std::fs::read_to_string(beside(path)).ok()?).ok()
+}
+
+/// The BLAKE3 hash of a file.
+pub fn sum(path: &Path) -> Outcome<String> {
+    let mut hasher = blake3::Hasher::new();
+    let read = std::fs::File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
+    read.while_doing(|| format!("cannot read {}", path.display()))?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// The path with links resolved, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if let Ok(real) = absolute.canonicalize() {
+        return real;
+    }
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(folder), Some(name)) => real(folder).join(name),
+        _ => absolute,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a process leaves it that is killed while it writes a file: nothing of this is in the way.
+    #[test]
+    fn what_was_being_written_is_replaced() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("labels.nii.gz");
+        let key = json!({ "image": 1 });
+        let killed = |outputs: &Outputs, content: Option<&str>| {
+            let write = || {
+                if let Some(content) = content {
+                    std::fs::write(&path, content).expect("written");
+                }
+                panic!("killed")
+            };
+            let call = || outputs.make::<(), RecipeError>(&path, json!({ KEY: &key }), write);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).expect_err("it was killed");
+            assert!(written_by(&path, "predict") && !is_whole(&path, "predict") && !is_made_of(&path, &key));
+        };
+        for content in [None, Some("new")] {
+            let mut outputs = Outputs::new("predict", false);
+            outputs.claim(&path).expect("nothing is in the way");
+            killed(&outputs, content);
+        }
+        let mut outputs = Outputs::new("predict", false);
+        outputs.claim(&path).expect("it was not finished");
+        outputs
+            .make::<_, RecipeError>(&path, json!({ KEY: &key }), || Ok(std::fs::write(&path, "whole")?))
+            .expect("made");
+        assert!(is_whole(&path, "predict") && is_made_of(&path, &key) && !is_made_of(&path, &json!({ "image": 2 })));
+        // Whole now: only to be replaced by what is made of the same, or where that is asked for.
+        let refused = Outputs::new("predict", false).claim(&path).expect_err("it is there").to_string();
+        assert!(refused.contains("add --overwrite"), "{refused}");
+        Outputs::new("predict", false).claim_for(&path, &key).expect("of the same");
+        let mut outputs = Outputs::new("predict", true);
+        outputs.claim(&path).expect("asked for");
+        // Killed with the old one there, or with the new one.
+        for content in [None, Some("newer")] {
+            killed(&outputs, content);
+            Outputs::new("predict", false).claim(&path).expect("it was not finished");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_all_as_it_was() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("labels.nii.gz");
+        let outputs = Outputs::new("predict", true);
+        let fail = || {
+            outputs.make(&path, json!({}), || Err::<(), _>(RecipeError::new("no"))).expect_err("it fails").to_string()
+        };
+        assert_eq!(fail(), "no");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("it").count(), 0);
+        outputs.write(&path, "old").expect("written");
+        let record = std::fs::read(beside(&path)).expect("a record");
+        assert_eq!(fail(), "no");
+        assert_eq!(std::fs::read(beside(&path)).expect("a record"), record);
+        assert!(is_whole(&path, "predict"));
+    }
+}

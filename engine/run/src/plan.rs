@@ -1,0 +1,335 @@
+//! A recipe made ready to run: device, precision and pipelines, all checked before anything runs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use hearth_data::{Effect, Pipeline, Progress, RecipeOptions, Transform};
+use hearth_nn::networks::{AnyNetwork, Network};
+use hearth_registry::Registry;
+use hearth_train::{Post, Precision, TestTimeAugmentation, device};
+
+use hearth_recipe::recipe::{Document, Fault, Node, Output, PrecisionWord, Recipe, post};
+use hearth_recipe::{At, Outcome};
+
+/// What a recipe asks for, checked and ready to run.
+pub struct Plan {
+    /// The recipe's text, for errors.
+    pub document: Document,
+    /// The recipe; the precision is no longer `auto`.
+    pub recipe: Recipe,
+    /// The device it runs on.
+    pub device: Device,
+    /// Whether that is this machine's CPU.
+    pub on_processor: bool,
+    /// The precision.
+    pub precision: Precision,
+    /// The training chain.
+    pub training: Arc<Pipeline>,
+    /// The end of the training chain that works on whole batches (`batch = true`), if there is one.
+    pub batch: Option<Arc<Pipeline>>,
+    /// The same without random transforms and those for training only.
+    pub validation: Arc<Pipeline>,
+    /// The same without the label.
+    pub prediction: Arc<Pipeline>,
+    /// The transforms of a label that stays on its own grid: reading, and mapping labels to other
+    /// values.
+    pub label: Arc<Pipeline>,
+    /// The entry of `transforms` that each step of the training chain comes from.
+    training_places: Vec<usize>,
+    /// How the filling of caches is shown; by default not at all.
+    pub progress: Progress,
+    /// Whether runs write to their files alone, as those of ranks that train beside another one.
+    pub silent: bool,
+    /// Ranks that train on this machine and share its memory.
+    pub ranks_here: usize,
+}
+
+/// Which chain of a recipe.
+#[derive(Clone, Copy, PartialEq)]
+enum Chain {
+    Training,
+    /// The end of the training chain that works on whole batches.
+    Batch,
+    Validation,
+    Prediction,
+    /// A label on its own grid.
+    Label,
+}
+
+impl Plan {
+    /// Reads the recipe, opens the device, checks the pipelines.
+    pub fn new(document: Document) -> Outcome<Self> {
+        Self::of_rank(document, 0)
+    }
+
+    /// The same for one of several ranks on this machine, each of which has a card of its own where
+    /// there are several and the recipe names none.
+    pub fn of_rank(document: Document, local_rank: usize) -> Outcome<Self> {
+        let mut recipe = Recipe::read(&document)?;
+        let device = device::parse_for_rank(&recipe.training.device, local_rank)
+            .map_err(|error| document.error_at("training.device", error.to_string()))?;
+        // Before the first work on it.
+        recipe.training.tune.set(&device);
+        let on_processor = device.clone() == device::parse("cpu").unwrap_or_default();
+        let precision = match recipe.training.precision {
+            PrecisionWord::Fp32 => Precision::Fp32,
+            PrecisionWord::Bf16 => Precision::Bf16,
+            PrecisionWord::Fp16 => Precision::Fp16,
+            PrecisionWord::Auto if on_processor => Precision::Fp32,
+            PrecisionWord::Auto => Precision::Fp16,
+        };
+        precision.check(&device).map_err(|error| document.error_at("training.precision", error.to_string()))?;
+        recipe.training.precision = match precision {
+            Precision::Fp32 => PrecisionWord::Fp32,
+            Precision::Bf16 => PrecisionWord::Bf16,
+            Precision::Fp16 => PrecisionWord::Fp16,
+        };
+        let (training, training_places) = pipeline(&recipe, &device, Chain::Training, |_| true)?;
+        // Transforms report themselves whether they are random: a `Range` around one is random too.
+        let steps = training_places.iter().zip(training.steps());
+        let (batch, batch_places) = pipeline(&recipe, &device, Chain::Batch, |_| true)?;
+        let steps = steps.chain(batch_places.iter().zip(batch.steps()));
+        let random: Vec<usize> = steps.filter(|(_, step)| step.is_random()).map(|(place, _)| *place).collect();
+        let batch = (!batch.is_empty()).then_some(batch);
+        let fixed = |place: usize| !random.contains(&place);
+        let (validation, places) = pipeline(&recipe, &device, Chain::Validation, fixed)?;
+        let (prediction, _) = pipeline(&recipe, &device, Chain::Prediction, fixed)?;
+        let steps = places.iter().zip(validation.steps());
+        let in_place: BTreeSet<usize> =
+            steps.filter(|(_, step)| step.effect() == Effect::Values).map(|(place, _)| *place).collect();
+        let (label, _) = pipeline(&recipe, &device, Chain::Label, |place| in_place.contains(&place))?;
+        let progress = Progress::default();
+        let plan = Self {
+            document,
+            recipe,
+            device,
+            on_processor,
+            precision,
+            training,
+            batch,
+            validation,
+            prediction,
+            label,
+            training_places,
+            progress,
+            silent: false,
+            ranks_here: 1,
+        };
+        plan.post_prediction()?;
+        plan.post_label()?;
+        plan.augmentation()?;
+        Ok(plan)
+    }
+
+    /// Wraps the recipe's inferer in its test-time augmentation.
+    pub fn augmentation(&self) -> Outcome<Option<TestTimeAugmentation>> {
+        let Recipe { tta, inferer, training, .. } = &self.recipe;
+        let augmentation = tta.build(&self.document, inferer.shared(), training.seed)?;
+        if augmentation.is_some() && self.recipe.output() == Output::Scores {
+            let what =
+                "test-time augmentation maps predictions back to the image; this task predicts numbers: remove [tta]";
+            return Err(self.document.error_at("tta", what));
+        }
+        Ok(augmentation)
+    }
+
+    /// The post-processing of a prediction.
+    pub fn post_prediction(&self) -> Outcome<Vec<Post>> {
+        Ok(post::steps("prediction", &self.recipe.post.prediction)?)
+    }
+
+    /// The post-processing of a label before the metric sees it.
+    pub fn post_label(&self) -> Outcome<Vec<Post>> {
+        Ok(post::steps("label", &self.recipe.post.label)?)
+    }
+
+    /// The network with its initial weights, on the given device.
+    pub fn network(&self, device: &Device) -> Outcome<AnyNetwork> {
+        let init = self.recipe.network.init(device, self.recipe.training.seed);
+        let network =
+            init.map_err(|error| self.document.located("network", error.in_table(self.recipe.network.node())))?;
+        let ([_, out], labels) = (network.channels(), self.recipe.labels.len());
+        if self.recipe.learns().channels(labels).is_some_and(|expected| out != expected) {
+            let message = format!("the network has out_channels = {out}, but there are {labels} labels");
+            return Err(self.document.error_at("network.out_channels", message));
+        }
+        if !self.recipe.learns().generates() {
+            self.check_sizes(&network, self.recipe.image_channels())?;
+        }
+        Ok(network)
+    }
+
+    /// Voxels of the crops that the training chain makes, where its steps say so.
+    pub(crate) fn crop(&self, dims: usize) -> Option<[usize; 3]> {
+        let of_image = |place: &usize| self.recipe.transforms.get(*place).is_none_or(|table| works_on(table, "image"));
+        let steps = self.training.steps().iter().zip(&self.training_places).rev();
+        let effects = steps.filter(|(_, place)| of_image(place)).map(|(step, _)| step.effect());
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Sizes { size, .. } => {
+                let axis = |axis: usize| if size.len() == 1 { size.first() } else { size.get(axis) };
+                let length = |at: usize| axis(at).and_then(|n| usize::try_from(*n).ok()).filter(|n| *n > 0);
+                let mut shape = [1; 3];
+                for (at, side) in shape.iter_mut().enumerate().take(dims) {
+                    *side = length(at)?;
+                }
+                Some(shape)
+            }
+            _ => None,
+        })
+    }
+
+    /// The key of that size.
+    pub(crate) fn key_of_crop(&self) -> String {
+        let steps = self.training.steps().iter().zip(&self.training_places).rev();
+        let found = steps.filter_map(|(step, place)| match step.effect() {
+            Effect::Sizes { key, .. } => Some(format!("transforms.{place}.{key}")),
+            _ => None,
+        });
+        found.into_iter().next().unwrap_or_else(|| "transforms".to_owned())
+    }
+
+    /// The entry of `transforms` of the first step with this name.
+    pub(crate) fn place_of(&self, name: &str) -> Option<usize> {
+        self.recipe.transforms.iter().position(|step| step.text("name").is_some_and(|known| named(&[name], known)))
+    }
+
+    /// Fails where the recipe's crops or windows have a size that the network cannot take: found
+    /// out now, rather than in the first step.
+    pub(crate) fn check_sizes(&self, network: &AnyNetwork, channels: usize) -> Outcome {
+        let check = |path: &str, sizes: &[i64]| -> Outcome {
+            let dims = network.spatial_dims();
+            let size = |axis: usize| if sizes.len() == 1 { sizes.first() } else { sizes.get(axis) };
+            let sizes =
+                (0..dims).map(|axis| size(axis).and_then(|size| usize::try_from(*size).ok()).filter(|n| *n > 0));
+            // A size that depends on the image is not known yet.
+            let Some(sizes) = sizes.collect::<Option<Vec<usize>>>() else { return Ok(()) };
+            let mut shape = [1, channels, 1, 1, 1];
+            shape[2..2 + dims].copy_from_slice(&sizes);
+            network.check_input(shape).map_err(|error| self.document.error_at(path, error.to_string()))
+        };
+        // What is done to the label alone is not the network's size.
+        let of_image = |place: &usize| self.recipe.transforms.get(*place).is_none_or(|table| works_on(table, "image"));
+        let steps = self.training.steps().iter().zip(&self.training_places).rev();
+        let last = steps.filter(|(_, place)| of_image(place)).map(|(step, place)| (step.effect(), place));
+        let last = last.skip_while(|(effect, _)| matches!(effect, Effect::Nothing | Effect::Values | Effect::Moves));
+        if let Some((Effect::Sizes { key, size }, place)) = last.into_iter().next() {
+            check(&format!("transforms.{place}.{key}"), &size)?;
+        }
+        match self.recipe.inferer.shared().window() {
+            Some((key, size)) => check(&format!("inferer.{key}"), &size),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The transforms of one chain, of the entries that are wanted, and which entries they are.
+fn pipeline(
+    recipe: &Recipe,
+    device: &Device,
+    chain: Chain,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<(Arc<Pipeline>, Vec<usize>), Fault> {
+    let mut tables = Vec::new();
+    let mut places = Vec::new();
+    for (index, transform) in recipe.transforms.iter().enumerate() {
+        let mut table = transform.clone();
+        let only = table.remove("only");
+        let only = only.as_ref().and_then(Node::as_str);
+        let on_batch = table.remove("batch").as_ref() == Some(&Node::from(true));
+        let training = matches!(chain, Chain::Training | Chain::Batch);
+        let elsewhere = if training { "validation" } else { "train" };
+        // Validation and prediction take one case after the other.
+        let belongs = !training || on_batch == (chain == Chain::Batch);
+        if only != Some(elsewhere) && belongs && wanted(index) {
+            tables.push(table);
+            places.push(index);
+        }
+    }
+    if !matches!(chain, Chain::Label | Chain::Batch) {
+        check_each_case(recipe, &mut tables, &mut places);
+    }
+    let keys = match chain {
+        Chain::Training | Chain::Batch | Chain::Validation => None,
+        Chain::Prediction => {
+            let stage = recipe.previous_stage().map(|stage| stage.key);
+            Some(std::iter::once("image".to_owned()).chain(stage).collect())
+        }
+        // A structure set is drawn on the grid of its image, which must be read first.
+        Chain::Label if tables.iter().any(|table| table.get("reference_key").is_some()) => None,
+        Chain::Label => Some(vec!["label".to_owned()]),
+    };
+    let options = RecipeOptions {
+        device: Some(device.clone()),
+        keys,
+        lazy: recipe.data.lazy,
+        lazy_sampling: recipe.data.lazy_sampling.clone(),
+    };
+    let pipeline = Pipeline::from_nodes_with(&tables, &options).map_err(|fault| {
+        // The index in this chain, mapped to the index in the recipe.
+        let (step, rest) = fault.path.split_once('.').unwrap_or((&fault.path, ""));
+        let place = step.parse::<usize>().ok().and_then(|step| places.get(step).copied()).unwrap_or_default();
+        Fault { path: rest.to_owned(), ..fault.clone() }.under(&format!("transforms.{place}"))
+    })?;
+    Ok((Arc::new(pipeline.seed(recipe.training.seed)), places))
+}
+
+/// Inserts a `CheckCase` after the steps that read a case, unless the recipe has one. Otherwise a
+/// label that belongs to another image, or to other classes, would train without an error and give
+/// meaningless metrics.
+///
+/// A label that the recipe maps to other classes is checked after the mapping, because that is what
+/// the loss sees.
+fn check_each_case(recipe: &Recipe, tables: &mut Vec<Node>, places: &mut Vec<usize>) {
+    let names: Vec<String> = tables.iter().map(|table| table.text("name").unwrap_or("").to_owned()).collect();
+    let reading = names.iter().take_while(|name| named(&["LoadImage", "EnsureChannelFirst"], name)).count();
+    if reading == 0 || names.iter().any(|name| named(&["CheckCase"], name)) {
+        return;
+    }
+    // A copy of the label that is mapped is not what the loss sees.
+    let mapping = tables.iter().rposition(|table| maps_labels(table) && works_on(table, "label"));
+    let place = mapping.map_or(reading, |mapping| (mapping + 1).max(reading));
+    let mut table = Node::named("CheckCase").with("channels", recipe.file_channels() as i64);
+    match recipe.output() {
+        Output::Labels => {
+            table.insert("num_classes", Node::from(recipe.labels.len() as i64));
+            if let Some(label) = recipe.learns().ignore_label() {
+                table.insert("ignore_label", Node::from(i64::from(label)));
+            }
+        }
+        // Regions are channels of 0 and 1, so the values are not limited by the number of classes.
+        Output::Regions => {}
+        // The label is not a map on the image's grid.
+        Output::Scores | Output::Image => table.insert("keys", Node::from(vec!["image"])),
+    }
+    tables.insert(place, table);
+    places.insert(place, places[place - 1]);
+    // Labels of an earlier stage lie where the image does, and are those that become channels.
+    if let Some(stage) = recipe.previous_stage() {
+        let classes = stage.labels.iter().max().map_or(1, |most| most + 1);
+        let table = Node::named("CheckCase").with("label_key", stage.key).with("num_classes", classes);
+        tables.insert(reading, table);
+        places.insert(reading, places[reading - 1]);
+    }
+}
+
+/// Whether a transform works on the value of a key: one that names no keys may.
+fn works_on(table: &Node, key: &str) -> bool {
+    match table.get("keys") {
+        None => true,
+        Some(keys) => keys.as_str() == Some(key) || keys.items().iter().any(|one| one.as_str() == Some(key)),
+    }
+}
+
+/// Whether a transform is one of these, with or without the `d` of MONAI's dictionary form.
+pub fn named(known: &[&str], name: &str) -> bool {
+    known.iter().any(|known| name == *known || name.strip_suffix('d') == Some(known))
+}
+
+/// Whether a step gives labels other values than their files have.
+pub(crate) fn maps_labels(table: &Node) -> bool {
+    let mut table = table.clone();
+    table.remove("only");
+    table.remove("batch");
+    Registry::<dyn Transform>::new().build(&table).is_ok_and(|step| step.maps_labels())
+}

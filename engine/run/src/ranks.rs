@@ -1,0 +1,190 @@
+//! What of a data set each rank of a distributed run has.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hearth_data::{DistributedSampler, Item, PartitionOptions, Sampler, SharedSampler, partition_dataset};
+use hearth_train::distributed::nccl::{self, NcclError};
+use hearth_train::distributed::{self, At, Share, Waits};
+use hearth_train::{Ranks, device};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cases::Cases;
+use crate::cases::seed32;
+use crate::plan::Plan;
+use hearth_recipe::recipe::{Cards, Mode};
+use hearth_recipe::{At as _, Context, Outcome, RecipeError};
+use hearth_recipe::{failure, warning};
+
+/// The training cases of a rank, and in which order it takes them.
+pub struct TrainingPart {
+    /// The cases.
+    pub items: Vec<Item>,
+    /// The order of an epoch, where it is not that of a loader.
+    pub sampler: Option<Box<dyn Sampler>>,
+}
+
+/// What a rank trains on: by `distributed.mode` its own part, as large as those of the others (the
+/// first cases of the shuffled list are repeated where they do not divide), or a part of each
+/// batch.
+pub fn training(plan: &Plan, items: Vec<Item>, ranks: Option<&Ranks>) -> Outcome<TrainingPart> {
+    let seed = plan.recipe.training.seed;
+    let ordered = |items: &[Item], ranks: usize, seed: u64| {
+        let sampler = plan.recipe.data.sampler.as_ref().map(|sampler| sampler.sampler(items, ranks, seed)).transpose();
+        sampler.map_err(|fault| plan.document.located("data.sampler", fault))
+    };
+    let Some(ranks) = ranks.filter(|ranks| ranks.world() > 1) else {
+        let sampler = ordered(&items, 1, seed)?;
+        return Ok(TrainingPart { items, sampler });
+    };
+    let (cases, world, rank) = (items.len(), ranks.world(), ranks.rank());
+    let doing = || format!("{cases} training cases for {world} ranks");
+    match plan.recipe.distributed.mode {
+        Mode::Partition => {
+            let options =
+                PartitionOptions { shuffle: true, seed: seed32(seed), drop_last: false, even_divisible: true };
+            let parts = partition_dataset(cases, world, options).while_doing(doing)?;
+            let items: Vec<Item> = parts[rank].iter().map(|place| items[*place].clone()).collect();
+            // Each rank draws numbers of its own.
+            let sampler = ordered(&items, world, seed ^ ((rank as u64) << 32))?;
+            Ok(TrainingPart { items, sampler })
+        }
+        Mode::Exact => {
+            let sampler: Box<dyn Sampler> = match ordered(&items, 1, seed)? {
+                Some(all) => Box::new(SharedSampler::new(all, world, rank).while_doing(doing)?),
+                None => Box::new(DistributedSampler::new(cases, world, rank).while_doing(doing)?.seed(seed)),
+            };
+            Ok(TrainingPart { items, sampler: Some(sampler) })
+        }
+    }
+}
+
+/// What a rank evaluates: each case is that of one rank, in turn. A rank without any takes the first
+/// one, whose result does not count, so that all ranks pass over the same events.
+pub fn evaluated(items: &[Item], ranks: Option<&Ranks>) -> Vec<Item> {
+    let Some(ranks) = ranks else { return items.to_vec() };
+    let own: Vec<Item> = Share::new(items.len(), ranks.world()).of(ranks.rank()).map(|i| items[i].clone()).collect();
+    if own.is_empty() { items.iter().take(1).cloned().collect() } else { own }
+}
+
+/// Whether the first rank has reported why all of them end.
+static REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the first rank has reported why all of them end: none needs to repeat it.
+pub fn is_reported() -> bool {
+    REPORTED.load(Ordering::Relaxed)
+}
+
+/// What a rank did, on all of them: where one failed, all fail with what that one says.
+///
+/// # Errors
+/// This rank's own error, or that of another, which it names; or where ranks are missing.
+pub fn together<T>(ranks: Option<&Ranks>, phase: &'static str, own: Outcome<T>) -> Outcome<T> {
+    let Some(ranks) = ranks else { return own };
+    let said = own.as_ref().err().map(RecipeError::line);
+    let all = ranks.gather(&said, phase, 0).map_err(RecipeError::from_error)?;
+    let Some((rank, said)) = all.into_iter().enumerate().find_map(|(rank, said)| said.map(|said| (rank, said))) else {
+        return own;
+    };
+    // The first speaks for itself.
+    let why = if rank == 0 { said } else { format!("rank {rank}: {said}") };
+    if ranks.rank() == 0 {
+        failure!("{why}");
+    }
+    // A launcher ends all processes when one has ended: not before that is reported.
+    let heard = ranks.communicator().barrier(&At::new(phase, 1).within(ranks.deadline));
+    REPORTED.store(heard.is_ok(), Ordering::Relaxed);
+    match own {
+        Ok(_) => Err(RecipeError::new(why)),
+        failed => failed,
+    }
+}
+
+/// Whether all ranks run the same: program, recipe, cases.
+///
+/// # Errors
+/// Where one does not, with its rank and host and what differs.
+pub fn agree(plan: &Plan, data: &Path, ranks: &Ranks) -> Outcome {
+    let cases = Cases::open(data, &plan.recipe);
+    let names = |items: &[Item]| items.iter().map(|item| item.case.clone()).collect::<Vec<_>>().join("\n");
+    let hash = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
+    let data = match &cases {
+        Ok(cases) => hash(&(names(&cases.training) + "\n\n" + &names(&cases.validation))),
+        Err(error) => error.line(),
+    };
+    // Each rank has a device of its own.
+    let mut recipe = plan.recipe.clone();
+    recipe.training.device.clear();
+    let facts = [
+        ("the program's version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("the recipe", hash(&recipe.to_toml()?)),
+        ("the cases", data),
+    ];
+    let facts = facts.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+    let at = At::new("comparing the ranks", 0).within(ranks.deadline);
+    distributed::agree(ranks.communicator(), &facts, &at).map_err(RecipeError::from_error)
+}
+
+/// The ranks with sums over their cards, as `distributed.cards` says.
+///
+/// # Errors
+/// Where they are demanded and cannot be had, or a rank is missing.
+pub fn over_cards(plan: &Plan, ranks: Ranks) -> Outcome<Ranks> {
+    let (cards, own) = (plan.recipe.distributed.cards, device::linked_card(&plan.device));
+    if cards == Cards::Off {
+        return Ok(ranks);
+    }
+    if cards == Cards::Auto && gathered(&ranks, "which ranks compute on cards", &own.is_some())?.contains(&false) {
+        return Ok(ranks);
+    }
+    match nccl::join(ranks.shared_communicator(), own, ranks.deadline) {
+        Ok(over) => {
+            let mut ranks = ranks.over(over);
+            if !stays_on_cards(plan, &mut ranks)? {
+                ranks.overlap.get_or_insert(false);
+            }
+            Ok(ranks)
+        }
+        // What the cards go by is out of order itself.
+        Err(error @ NcclError::Comm(_)) => Err(RecipeError::from_error(error)),
+        Err(error) if cards == Cards::Auto => {
+            warning!("gradients travel through the memory of the host: {error}");
+            Ok(ranks)
+        }
+        Err(error) => Err(plan.document.error_at("distributed.cards", error.to_string())),
+    }
+}
+
+/// Leaves gradients on the cards, where the recipe and the cards allow it.
+fn stays_on_cards(plan: &Plan, ranks: &mut Ranks) -> Outcome<bool> {
+    if !plan.recipe.distributed.may_stay_on_cards() {
+        return Ok(false);
+    }
+    let by_recipe = std::mem::replace(&mut ranks.how.order, distributed::Order::Any);
+    match ranks.stay_on_card(&plan.device).map_err(RecipeError::from_error)? {
+        Ok(()) => Ok(true),
+        Err(why) => {
+            ranks.how.order = by_recipe;
+            warning!("gradients are read from the cards to be added: {why}");
+            Ok(false)
+        }
+    }
+}
+
+/// What each rank has for the others, on all of them, in their order.
+pub fn gathered<T: Serialize + DeserializeOwned>(ranks: &Ranks, phase: &'static str, own: &T) -> Outcome<Vec<T>> {
+    ranks.gather(own, phase, 0).map_err(RecipeError::from_error)
+}
+
+/// How long each rank waited for others.
+pub fn waits(ranks: &Ranks) -> Outcome<Vec<Waits>> {
+    let at = At::new("the end", 0).within(ranks.deadline);
+    distributed::gather_waits(ranks.communicator(), &at).map_err(RecipeError::from_error)
+}
+
+/// All have arrived at the end, and none waits for another any more.
+pub fn finish(ranks: &Ranks) -> Outcome {
+    let at = At::new("the end", 1).within(ranks.deadline);
+    ranks.communicator().finish(&at).map_err(RecipeError::from_error)
+}

@@ -1,0 +1,144 @@
+//! `run.json`: what a run was started with, so that it is not resumed with something else.
+
+use std::path::Path;
+
+use hearth_data::Item;
+use hearth_train::RunFolder;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::cases::Cases;
+use crate::folders;
+use crate::plan::Plan;
+use hearth_recipe::{Context, Outcome, RecipeError};
+
+/// The file in the run's folder.
+const FILE: &str = "run.json";
+
+/// What may differ when a run goes on: how much of it there is, and who computes it.
+const FREE: [&str; 5] = ["training.epochs", "training.device", "training.tune", "data.workers", "distributed"];
+
+/// What a run was started with.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// The resolved recipe.
+    recipe: String,
+    /// The data set, as it was given; absent in runs of earlier versions.
+    #[serde(default)]
+    data: String,
+    /// The cases it trains on.
+    training: Vec<String>,
+    /// The cases it validates on.
+    validation: Vec<String>,
+}
+
+/// The cases that a run validated on.
+///
+/// # Errors
+/// A run of an early version, which does not say.
+pub fn held_out(folder: &RunFolder) -> Outcome<Vec<String>> {
+    match Record::read(folder)? {
+        Some(record) => Ok(record.validation),
+        None => Err(RecipeError::new(format!("{} does not say on which cases it validated", folder.root().display()))),
+    }
+}
+
+impl Record {
+    /// The record of a run with this plan and this data.
+    pub fn new(plan: &Plan, data: &Path) -> Outcome<Self> {
+        let cases = Cases::open(data, &plan.recipe)?;
+        let names = |items: Vec<Item>| items.into_iter().map(|item| item.case).collect();
+        let recipe = plan.recipe.to_toml()?;
+        let data = data.display().to_string();
+        Ok(Self { recipe, data, training: names(cases.training), validation: names(cases.validation) })
+    }
+
+    /// Reads what the run in a folder was started with; `None` where an earlier version did not
+    /// write it.
+    pub fn read(folder: &RunFolder) -> Outcome<Option<Self>> {
+        let path = folder.root().join(FILE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let doing = || format!("cannot read {}", path.display());
+        Ok(Some(serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?))
+    }
+
+    /// The cases it trained on.
+    pub fn training(&self) -> &[String] {
+        &self.training
+    }
+
+    /// The cases it validated on.
+    pub fn validation(&self) -> &[String] {
+        &self.validation
+    }
+
+    /// Writes it.
+    pub fn write(&self, folder: &RunFolder) -> Outcome {
+        folders::replace(&folder.root().join(FILE), &(serde_json::to_string_pretty(self)? + "\n"))
+    }
+
+    /// Fails if the run in the folder differs from this one, naming the first difference.
+    pub fn check(&self, folder: &RunFolder) -> Outcome {
+        let path = folder.root().join(FILE);
+        if !path.exists() {
+            return Ok(());
+        }
+        let doing = || format!("cannot read {}", path.display());
+        let first: Self =
+            serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?;
+        let advice = "a run is resumed with what it was started with; start a new run to change it";
+        let cannot = format!("cannot resume {}", folder.root().display());
+        let (before, now): (Table, Table) = (toml::from_str(&first.recipe)?, toml::from_str(&self.recipe)?);
+        if let Some((key, before, now)) = difference("", &Value::Table(before), &Value::Table(now)) {
+            return Err(RecipeError::new(format!(
+                "{cannot}: {key} is {now} in its recipe.toml, it was {before}; {advice}"
+            )));
+        }
+        for (what, before, now) in
+            [("train", &first.training, &self.training), ("validate", &first.validation, &self.validation)]
+        {
+            let text = |case: Option<&String>| case.map_or("none".to_owned(), |case| format!("{case:?}"));
+            let length = before.len().max(now.len());
+            if let Some(index) = (0..length).find(|index| before.get(*index) != now.get(*index)) {
+                let (number, now_is, was) = (index + 1, text(now.get(index)), text(before.get(index)));
+                let counts = format!("{} cases, it had {}", now.len(), before.len());
+                return Err(RecipeError::new(format!(
+                    "{cannot}: the data set has other cases to {what} ({counts}): case {number} is {now_is}, it was {was}; \
+                     {advice}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cache options that change a step: a window that moves over the cases, and half precision.
+fn in_a_cache(cache: &Value) -> Vec<Option<&Value>> {
+    let is = |key: &str, word: &str| cache.get(key).and_then(Value::as_str) == Some(word);
+    let window =
+        ["kind", "rate", "num", "replace_rate", "shuffle"].map(|key| cache.get(key).filter(|_| is("kind", "smart")));
+    let halves = cache.get("storage").filter(|_| is("storage", "f16"));
+    window.into_iter().chain([halves]).collect()
+}
+
+/// The first key whose values differ, with both values.
+fn difference(key: &str, before: &Value, now: &Value) -> Option<(String, String, String)> {
+    if before == now || FREE.contains(&key) || (key == "data.cache" && in_a_cache(before) == in_a_cache(now)) {
+        return None;
+    }
+    let join = |part: &str| if key.is_empty() { part.to_owned() } else { format!("{key}.{part}") };
+    let nothing = Value::String("not set".into());
+    match (before, now) {
+        (Value::Table(before), Value::Table(now)) => before.keys().chain(now.keys()).find_map(|part| {
+            difference(&join(part), before.get(part).unwrap_or(&nothing), now.get(part).unwrap_or(&nothing))
+        }),
+        (Value::Array(before), Value::Array(now)) if before.len() == now.len() => before
+            .iter()
+            .zip(now)
+            .enumerate()
+            .find_map(|(i, (before, now))| difference(&join(&i.to_string()), before, now)),
+        _ => Some((key.to_owned(), before.to_string(), now.to_string())),
+    }
+}

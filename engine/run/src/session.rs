@@ -1,0 +1,512 @@
+//! A training run: builds everything a recipe asks for, and runs it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use burn::module::Module;
+use hearth_data::{DataLoader, LoaderOptions};
+use hearth_engine::{Better, Engine, RunEnd};
+use hearth_kernels::{Tuning, TuningClock, memory};
+use hearth_nn::inferers::Inferer;
+use hearth_nn::networks::AnyNetwork;
+use hearth_registry::counted;
+use hearth_train::{
+    EvaluatorBuilder, EvaluatorOptions, Ranks, RunFolder, RunLock, SharedCases, SupervisedEvaluator, SupervisedTrainer,
+    Train, TrainerOptions, checkpoint, device,
+};
+
+use crate::adversarial::gan_trainer;
+use crate::cases::{Cases, label_check};
+use crate::dataset::{Use, dataset};
+use crate::handlers::HandlerFailure;
+use crate::handlers::folder_watch::FolderWatch;
+use crate::handlers::plugins::Attached;
+use crate::handlers::{attachments, plugins};
+use crate::memory::caches::check_caches;
+use crate::memory::check::check_training;
+use crate::penalty::{Empty, Penalties, measuring};
+use crate::plan::Plan;
+use crate::progress::PassProgress;
+use crate::record::Record;
+use crate::start::Start;
+use crate::{confusion, folders, handlers, ranks, summary};
+use hearth_recipe::recipe::{Listens, Recipe};
+use hearth_recipe::{At, Context, Outcome, RecipeError};
+use hearth_recipe::{failure, notice, warning};
+
+/// The evaluator's name, and its handlers' folder within the run's.
+const VALIDATION: &str = "validation";
+
+/// A trainer with its data, before and while it runs.
+pub struct Session {
+    plan: Plan,
+    plugins: Vec<Attached>,
+    trainer: Box<dyn Train>,
+    folder: Option<RunFolder>,
+    /// Held while the run writes, by the first rank.
+    lock: Option<RunLock>,
+    /// Those that train together, where there are several.
+    ranks: Option<Ranks>,
+    data: PathBuf,
+    started: Instant,
+    tuning: TuningClock,
+}
+
+impl Session {
+    /// Loads plugins, fills caches, builds network and trainer. Nothing is written yet.
+    pub fn new(plan: Plan, data: &Path, given: &[PathBuf]) -> Outcome<Self> {
+        Self::prepare(plan, data, given, Start::Init, None)
+    }
+
+    /// A session of one of several ranks, which all do the same: the first alone writes, and what
+    /// fails on one ends all.
+    pub fn on_ranks(plan: Plan, data: &Path, given: &[PathBuf], ranks: Ranks) -> Outcome<Self> {
+        Self::prepare(plan, data, given, Start::Init, Some(ranks))
+    }
+
+    /// The same for a resumed run: if it has a checkpoint already, weights come from there.
+    pub fn of_run(
+        plan: Plan,
+        data: &Path,
+        given: &[PathBuf],
+        folder: &RunFolder,
+        ranks: Option<Ranks>,
+    ) -> Outcome<Self> {
+        let begun = !checkpoint::list(&folder.checkpoints())?.is_empty();
+        Self::prepare(plan, data, given, if begun { Start::Checkpoint } else { Start::Init }, ranks)
+    }
+
+    fn prepare(plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
+        let ranks = ranks.filter(|ranks| ranks.world() > 1).map(|ranks| plan.recipe.distributed.apply(ranks));
+        let prepared = Self::build(plan, data, given, from, ranks.clone());
+        ranks::together(ranks.as_ref(), "preparing the run", prepared)
+    }
+
+    fn build(mut plan: Plan, data: &Path, given: &[PathBuf], from: Start, ranks: Option<Ranks>) -> Outcome<Self> {
+        let (started, tuning) = (Instant::now(), TuningClock::start());
+        memory::no_owners();
+        if let Some(ranks) = &ranks {
+            ranks::agree(&plan, data, ranks)?;
+            plan.ranks_here = ranks.communicator().local_world();
+        }
+        let ranks = ranks.map(|ranks| ranks::over_cards(&plan, ranks)).transpose()?;
+        // Errors in the recipe are reported before the work begins.
+        let plugins = plugins::load(&plan, given)?;
+        handlers::check(&plan, &plugins)?;
+        warn(&plan, &plugins);
+        let trainer: Box<dyn Train> = if plan.recipe.learns().generates() {
+            Box::new(gan_trainer(&plan, data, from, ranks.as_ref())?)
+        } else {
+            Box::new(trainer_of_rank(&plan, data, from, ranks.as_ref())?)
+        };
+        Ok(Self { plan, plugins, trainer, folder: None, lock: None, ranks, data: data.to_owned(), started, tuning })
+    }
+
+    /// Creates the run's folder.
+    pub fn start(&mut self, out: &Path) -> Outcome {
+        let made = if self.is_first() { self.make_folder(out) } else { Ok(()) };
+        ranks::together(self.ranks.as_ref(), "making the run's folder", made)?;
+        let added = folders::open_run(out).and_then(|folder| self.add_handlers(&folder).map(|()| folder));
+        self.folder = Some(ranks::together(self.ranks.as_ref(), "adding handlers", added)?);
+        Ok(())
+    }
+
+    fn make_folder(&mut self, out: &Path) -> Outcome {
+        let record = Record::new(&self.plan, &self.data)?;
+        let folder = RunFolder::create(out, &self.plan.recipe.to_toml()?)?;
+        self.lock = Some(RunLock::new(folder.root())?);
+        record.write(&folder)
+    }
+
+    /// Whether this is the rank that writes.
+    pub fn is_first(&self) -> bool {
+        self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
+    }
+
+    /// Resumes a run from its newest intact checkpoint, or from the start if it has none yet.
+    pub fn resume(&mut self, folder: RunFolder) -> Outcome {
+        let resumed = self.read_checkpoint(folder);
+        ranks::together(self.ranks.as_ref(), "reading the checkpoint", resumed)
+    }
+
+    fn read_checkpoint(&mut self, folder: RunFolder) -> Outcome {
+        if self.is_first() {
+            self.lock = Some(RunLock::new(folder.root())?);
+        }
+        self.add_handlers(&folder)?;
+        if checkpoint::list(&folder.checkpoints())?.is_empty() {
+            notice!("{} holds no checkpoint yet: starting from the beginning", folder.root().display());
+        } else {
+            let went = self.trainer.resume(&folder.checkpoints());
+            let doing = || format!("cannot resume {}", folder.root().display());
+            let (epoch, iteration) = went.map_err(|error| RecipeError::new(error.to_string()).context(doing()))?;
+            notice!("resuming from epoch {epoch}, iteration {iteration}");
+        }
+        // A raised number of epochs is part of the run from now on.
+        let (path, recipe) = (folder.recipe(), self.plan.recipe.to_toml()?);
+        if self.is_first() && std::fs::read_to_string(&path).is_ok_and(|before| before != recipe) {
+            folders::replace(&path, &recipe)?;
+        }
+        self.folder = Some(folder);
+        Ok(())
+    }
+
+    fn add_handlers(&mut self, folder: &RunFolder) -> Outcome {
+        let root = folder.root();
+        // Before any plugin writes there again.
+        self.trainer.engine_mut().add(FolderWatch::new(folder.recipe()))?;
+        let before = handlers::before(&self.plan)?;
+        let plugins = plugins::handlers(&self.plan, &self.plugins, root, Listens::Train)?;
+        let after = handlers::after(&self.plan, root)?;
+        for handler in before.into_iter().chain(plugins).chain(after) {
+            self.trainer.engine_mut().add_boxed(handler)?;
+        }
+        let first = self.is_first();
+        self.trainer.engine_mut().on_attach(attachments::writer(root, first));
+        if let Some(evaluator) = self.trainer.evaluator_engine_mut(VALIDATION) {
+            evaluator.on_attach(attachments::writer(&root.join(VALIDATION), first));
+            handlers::attach(&self.plan, &self.plugins, &root.join(VALIDATION), evaluator)?;
+        }
+        Ok(())
+    }
+
+    /// The run's folder, once it has one.
+    pub fn folder(&self) -> Option<&RunFolder> {
+        self.folder.as_ref()
+    }
+
+    /// The trainer, to add handlers of one's own to.
+    pub fn trainer_mut(&mut self) -> &mut dyn Train {
+        &mut *self.trainer
+    }
+
+    /// When set, the run stops after the current step and keeps its results.
+    pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
+        self.trainer.engine().interrupt_flag()
+    }
+
+    /// Trains until the end, or until it is interrupted, and writes `summary.json`.
+    ///
+    /// # Errors
+    /// When the run fails, or its folder is gone.
+    pub fn run(&mut self) -> Outcome<Finished> {
+        let folder = self.folder.clone().ok_or_else(|| RecipeError::new("the run has no folder"))?;
+        let end = self.trainer.run();
+        let (seconds, tuning) = (self.started.elapsed().as_secs_f64(), self.tuning.spent());
+        if !folder.recipe().is_file() {
+            let root = folder.root().display();
+            let what = "was removed or emptied while the run wrote to it: what it held before is lost";
+            return Err(RecipeError::new(format!("{root} {what}")));
+        }
+        let engines = (self.trainer.engine(), self.validation());
+        let waits = match (&self.ranks, &end) {
+            (Some(ranks), Ok(_)) => Some(ranks::waits(ranks)?),
+            _ => None,
+        };
+        let written = match self.is_first() {
+            true => summary::write(&folder, &self.plan, engines, end.as_ref(), seconds, tuning, waits),
+            false => Ok(()),
+        };
+        let end = end.while_doing(|| format!("the run in {} failed", folder.root().display()));
+        if let (Some(ranks), Err(error)) = (&self.ranks, &end) {
+            // The others wait for this one, and would only notice at their deadline.
+            let why = error.line();
+            failure!("rank {} ends all ranks: {why}", ranks.rank());
+            ranks.communicator().abort(1, &why);
+        }
+        if let (Err(_), Err(unwritten)) = (&end, &written) {
+            // Both have one cause most often, a full disk; why the run failed is what matters.
+            warning!("{}", unwritten.line());
+        }
+        let end = end?;
+        written?;
+        if matches!(end, RunEnd::Interrupted(_)) && self.is_first() {
+            self.save_if_needed(&folder)?;
+        }
+        if let Some(ranks) = &self.ranks {
+            ranks::finish(ranks)?;
+        }
+        let engine = self.trainer.engine();
+        let state = engine.state();
+        let best = match (state.key_metric.clone(), state.best_metric, state.best_epoch) {
+            (Some(name), Some(value), Some(epoch)) => Some((name, value, epoch)),
+            _ => None,
+        };
+        let mut failures = handlers::failures(engine);
+        failures.extend(self.validation().into_iter().flat_map(handlers::failures));
+        let epoch = state.epoch;
+        let key = state.key_metric.as_ref();
+        let key = key.and_then(|name| Some((name.clone(), *state.metrics.get(name)?, state.better == Better::Higher)));
+        Ok(Finished { end, epoch, best, key, seconds, tuning, failures, folder, data: self.data.clone() })
+    }
+
+    /// The evaluator's engine.
+    fn validation(&self) -> Option<&Engine> {
+        self.trainer.evaluator_engine(VALIDATION)
+    }
+
+    /// A run without the checkpoint plugin loses nothing when it is interrupted, either.
+    fn save_if_needed(&mut self, folder: &RunFolder) -> Outcome {
+        let iteration = self.trainer.engine().state().iteration;
+        let newest = checkpoint::newest(&folder.checkpoints()).ok();
+        if newest.is_none_or(|newest| newest.manifest.header.iteration < iteration) {
+            self.trainer.save(&folder.checkpoints(), "interrupted", Some(1))?;
+        }
+        Ok(())
+    }
+}
+
+/// How a run ended.
+pub struct Finished {
+    /// Completed, ended early by a handler, or interrupted.
+    pub end: RunEnd,
+    /// The epoch it ended in.
+    pub epoch: u64,
+    /// The key metric, its best value and that value's epoch, where there is one.
+    pub best: Option<(String, f64, u64)>,
+    /// The key metric, its last value, and whether a higher one is better.
+    pub key: Option<(String, f64, bool)>,
+    /// How long it took, caches included.
+    pub seconds: f64,
+    /// How much of it went into choosing kernels for the device.
+    pub tuning: Tuning,
+    /// Handlers that failed and did not end the run.
+    pub failures: Vec<HandlerFailure>,
+    /// Its folder.
+    pub folder: RunFolder,
+    /// Its data.
+    pub data: PathBuf,
+}
+
+/// Fails if a run cannot be resumed with this plan, before any of the work.
+pub fn check_resume(plan: &Plan, data: &Path, folder: &RunFolder) -> Outcome {
+    Record::new(plan, data)?.check(folder)?;
+    if checkpoint::list(&folder.checkpoints())?.is_empty() {
+        return Ok(());
+    }
+    let (done, asked) = (checkpoint::newest(&folder.checkpoints())?.manifest.header.epoch, plan.recipe.training.epochs);
+    if asked < done {
+        let root = folder.root().display();
+        return Err(RecipeError::new(format!(
+            "{root} is in epoch {done} already: --epochs {asked} is less; nothing was changed"
+        )));
+    }
+    Ok(())
+}
+
+/// Warns early of what will be missing at the end.
+fn warn(plan: &Plan, plugins: &[Attached]) {
+    let looks_deep = plan.recipe.loss.as_ref().is_none_or(|loss| loss.name() == "DeepSupervisionLoss");
+    if plan.recipe.network.has_deep_supervision() && !looks_deep {
+        warning!(
+            "the network has heads for deep supervision, but the loss uses only its main output, so they are not \
+             trained; wrap the loss: [loss] name = \"DeepSupervisionLoss\", [loss.loss] name = ..."
+        );
+    }
+    let loaded = |plugin: &str, handler: &str| {
+        plugins.iter().any(|known| known.name() == plugin)
+            || plan.recipe.handlers.iter().any(|entry| entry.text("name") == Some(handler))
+    };
+    warn_of_host_steps(plan);
+    let training = &plan.recipe.training;
+    if !loaded("checkpoint", "Checkpoints") {
+        warning!("no `checkpoint` plugin is loaded, so the run will keep no checkpoint");
+    }
+    if plan.recipe.learns().generates() {
+        return;
+    }
+    if !loaded("validation", "Validation") {
+        warning!("no `validation` plugin is loaded, so the run will not validate");
+    } else if training.epochs < training.val_interval {
+        let (epochs, interval) = (training.epochs, training.val_interval);
+        warning!(
+            "the run will never validate: it has {} and val_interval = {interval}",
+            counted(epochs as usize, "epoch")
+        );
+    }
+}
+
+/// The trainer of a recipe with its `validation`, caches filled, without handlers.
+pub fn trainer(plan: &Plan, data: &Path, from: Start) -> Outcome<SupervisedTrainer<AnyNetwork>> {
+    trainer_of_rank(plan, data, from, None)
+}
+
+/// The same of one rank, with its part of the data.
+fn trainer_of_rank(
+    plan: &Plan,
+    data: &Path,
+    from: Start,
+    ranks: Option<&Ranks>,
+) -> Outcome<SupervisedTrainer<AnyNetwork>> {
+    let recipe = &plan.recipe;
+    // Before the work begins.
+    recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
+    let cases = Cases::open(data, recipe)?;
+    label_check::check(plan, &[&cases.training[..], &cases.validation].concat())?;
+    label_check::warn_of_empty(plan, &cases.training);
+    let network = plan.starting_network(from)?;
+    let beside = check_training(plan, &network)?;
+    // Several ranks cache parts of the cases, and check those as they begin.
+    if ranks.is_none() {
+        check_caches(plan, &cases)?;
+    }
+    notice!("{}: {}, on {}", cases.name, cases.counts(), device::name(&plan.device));
+    let part = ranks::training(plan, cases.training, ranks)?;
+    let loader = training_loader(plan, part, beside)?;
+    let own = ranks::evaluated(&cases.validation, ranks);
+    let validation = dataset(plan, own, plan.validation.clone(), Use::Validation, beside)?;
+    let mut trainer = trainer_over(plan, network, loader, ranks)?;
+    let single = LoaderOptions { batch_size: 1, seed: recipe.training.seed, ..LoaderOptions::default() };
+    let loader = DataLoader::new(validation, single)?;
+    let shared = ranks.map(|ranks| SharedCases { ranks: ranks.clone(), cases: cases.validation.len() });
+    let (builder, _) = evaluator_builder(plan, loader, recipe.inferer.shared(), Empty::default(), shared)?;
+    let mut validation = builder.build()?;
+    validation.engine_mut().add(PassProgress::new("validation", plan.progress))?;
+    trainer.add_evaluator(VALIDATION, validation);
+    Ok(trainer)
+}
+
+/// The trainer of a recipe over any batches, without its `validation`.
+pub(crate) fn trainer_over(
+    plan: &Plan,
+    network: AnyNetwork,
+    loader: DataLoader,
+    ranks: Option<&Ranks>,
+) -> Outcome<SupervisedTrainer<AnyNetwork>> {
+    let recipe = &plan.recipe;
+    let loss = recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
+    let mut options = TrainerOptions::new(&plan.device);
+    options.precision = plan.precision;
+    options.max_epochs = recipe.training.epochs;
+    (options.accumulate, options.clip) = (recipe.training.accumulate, recipe.training.clip);
+    options.seed = recipe.training.seed;
+    options.ranks = ranks.cloned();
+    let discriminator = plan.discriminator(&network)?;
+    note_weights(discriminator.iter().chain([&network]));
+    let mut builder = SupervisedTrainer::builder(network, loss, &recipe.optimizer, loader).options(options);
+    if let Some(discriminator) = discriminator {
+        let (adversarial, how) = plan.adversary();
+        builder = builder.adversary(discriminator, adversarial, how);
+    }
+    builder.build().map_err(|error| plan.document.error_at("optimizer", error.to_string()))
+}
+
+/// Says whose memory networks are.
+pub(crate) fn note_weights<'a>(networks: impl IntoIterator<Item = &'a AnyNetwork>) {
+    let values: usize = networks.into_iter().map(Module::num_params).sum();
+    memory::owns("weights", values * size_of::<f32>());
+}
+
+/// The training cases behind their pipeline, caches filled, in their order. The training takes `beside` bytes of host
+/// memory itself.
+pub(crate) fn training_loader(plan: &Plan, part: ranks::TrainingPart, beside: u64) -> Outcome<DataLoader> {
+    let ranks::TrainingPart { items, sampler } = part;
+    let cases = dataset(plan, items, plan.training.clone(), Use::Training, beside)?;
+    let loader = DataLoader::new(cases, loader_options(plan))?;
+    let loader = match sampler {
+        Some(sampler) => loader.with_sampler(sampler),
+        None => loader,
+    };
+    Ok(match &plan.batch {
+        Some(batch) => loader.with_batch_transforms(batch.clone()),
+        None => loader,
+    })
+}
+
+/// How training batches are made: on a card they are there before they are asked for.
+fn loader_options(plan: &Plan) -> LoaderOptions {
+    let Recipe { training, data, .. } = &plan.recipe;
+    LoaderOptions {
+        batch_size: training.batch_size,
+        shuffle: true,
+        workers: data.workers,
+        seed: training.seed,
+        device: (!plan.on_processor).then(|| plan.device.clone()),
+        ..LoaderOptions::default()
+    }
+}
+
+/// Says which random steps make each batch wait for the card.
+fn warn_of_host_steps(plan: &Plan) {
+    let placed = plan.recipe.transforms.iter().any(|table| table.get("device").is_some());
+    if plan.on_processor || !(plan.recipe.data.cache.on_device() || placed) {
+        return;
+    }
+    let steps = plan.training.random_through_host();
+    if !steps.is_empty() {
+        notice!(
+            "{}: copied from the device to the host and back for each batch; put such steps before the first random one, or \
+             keep the cache on the host",
+            steps.join(", ")
+        );
+    }
+}
+
+/// The evaluator that the `validation` plugin runs, or `hearth evaluate` with an inferer of its
+/// own, whose cases several ranks may share; and for each metric how often a distance to nothing counted the diagonal.
+pub fn evaluator(
+    plan: &Plan,
+    loader: DataLoader,
+    inferer: Arc<dyn Inferer>,
+    empty: Empty,
+    shared: Option<SharedCases>,
+) -> Outcome<(SupervisedEvaluator<AnyNetwork>, Vec<Penalties>)> {
+    let (builder, penalties) = evaluator_builder(plan, loader, inferer, empty, shared)?;
+    Ok((confusion::added(plan, builder).build()?, penalties))
+}
+
+/// The parts of an evaluator, whose cases several ranks may share.
+pub(crate) fn evaluator_builder(
+    plan: &Plan,
+    loader: DataLoader,
+    inferer: Arc<dyn Inferer>,
+    empty: Empty,
+    shared: Option<SharedCases>,
+) -> Outcome<(EvaluatorBuilder<AnyNetwork>, Vec<Penalties>)> {
+    let mut options = EvaluatorOptions::default();
+    (options.device, options.precision) = (Some(plan.device.clone()), plan.precision);
+    (options.inferer, options.shared) = (inferer, shared);
+    options.post_pred = plan.post_prediction()?;
+    options.post_label = plan.post_label()?;
+    let mut evaluator = SupervisedEvaluator::<AnyNetwork>::builder(loader).options(options);
+    let (task, labels) = (plan.recipe.learns(), plan.recipe.labels.len());
+    // The first metric is the key metric.
+    if let Some(better) = plan.recipe.metric.better() {
+        evaluator = evaluator.better(better);
+    }
+    let mut all = Vec::new();
+    for (name, config) in plan.recipe.metric.list() {
+        let (pred, label) = task.metric_post(&config, labels);
+        let (metric, penalties) = measuring(&config, empty)?;
+        evaluator = evaluator.metric_after(name, metric, pred, label);
+        all.push(penalties);
+    }
+    Ok((evaluator, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hearth_recipe::recipe::bundled;
+
+    fn plan(device: &str) -> Plan {
+        let mut document = bundled::find("hippocampus").expect("bundled").document().expect("sound");
+        document.set_option("--device", "training.device", device).expect("a text");
+        Plan::new(document).expect("sound")
+    }
+
+    #[test]
+    fn batches_stay_on_a_processor() {
+        assert_eq!(loader_options(&plan("cpu")).device, None);
+    }
+
+    #[cfg(feature = "vulkan")]
+    #[test]
+    #[ignore = "needs a Vulkan driver"]
+    fn batches_are_handed_over_on_vulkan() {
+        let plan = plan("vulkan");
+        assert_eq!(loader_options(&plan).device, Some(plan.device));
+    }
+}
