@@ -6,6 +6,7 @@ pub mod cases;
 pub mod ensemble;
 pub mod export;
 pub mod job;
+pub mod model;
 pub mod nnunet;
 pub mod package;
 pub mod run;

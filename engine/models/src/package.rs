@@ -10,12 +10,12 @@ use hearth_package::{self as format, Builder, Facts, Kind, Label, MODEL, Manifes
 use hearth_pictures::colours::of_class;
 use serde_json::Value;
 
-use crate::run::trained::checkpoint_file;
 use crate::store::{ModelKind, files_of, kind_of, slashes};
 use hearth_recipe::recipe::{Document, Output, Recipe};
 use hearth_recipe::warning;
 use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_run::open_run;
+use hearth_run::checkpoint_file;
+use hearth_run::folders::open_run;
 
 /// What goes into a package beside the model.
 #[derive(Debug, Default)]

@@ -203,7 +203,7 @@ impl ModelStore {
         let name = name.to_owned();
         let source = source.to_owned();
         let model = StoredModel { name, folder: target.clone(), kind, inner, source, added, licences, files };
-        hearth_run::replace(&beside.0.join(MANIFEST), serde_json::to_string_pretty(&model)? + "\n")?;
+        hearth_run::folders::replace(&beside.0.join(MANIFEST), serde_json::to_string_pretty(&model)? + "\n")?;
         fs::rename(&beside.0, &target).while_doing(|| format!("cannot write {}", target.display()))?;
         Ok(model)
     }
@@ -320,7 +320,7 @@ pub(crate) fn kind_of(folder: &Path) -> Outcome<(ModelKind, Option<PathBuf>)> {
         return Ok((ModelKind::Bundle, None));
     }
     let mut inside = Vec::new();
-    crate::nnunet::total::models_below(folder, 1, &mut inside);
+    crate::nnunet::models_below(folder, 1, &mut inside);
     // A zip of a run, or of a bundle, holds its folder.
     let only = |fits: fn(&Path) -> bool| {
         let below = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());

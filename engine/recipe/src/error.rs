@@ -85,6 +85,7 @@ macro_rules! convert {
 }
 
 convert! {
+    hearth_bundle::Fault,
     hearth_data::dicom::DicomError,
     Fault,
     glob::GlobError,

@@ -28,7 +28,8 @@ impl Plan {
 }
 
 /// Measures it, too. It comes after the metrics of the recipe, so that it is never the key metric.
-pub(crate) fn added(plan: &Plan, evaluator: EvaluatorBuilder<AnyNetwork>) -> EvaluatorBuilder<AnyNetwork> {
+/// An evaluator that counts, too, which classes are taken for which, where classes exclude each other.
+pub fn added(plan: &Plan, evaluator: EvaluatorBuilder<AnyNetwork>) -> EvaluatorBuilder<AnyNetwork> {
     match plan.confusion() {
         Some(confusion) => evaluator.metric(CONFUSION, confusion),
         None => evaluator,

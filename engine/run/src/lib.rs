@@ -14,7 +14,7 @@ mod adversarial;
 pub mod advice;
 mod cases;
 mod checkpoints;
-mod confusion;
+pub mod confusion;
 mod dataset;
 pub mod folders;
 pub mod handlers;
@@ -27,7 +27,7 @@ mod profile;
 mod progress;
 mod ranks;
 mod record;
-mod session;
+pub mod session;
 mod start;
 mod summary;
 

@@ -458,7 +458,7 @@ pub fn evaluator(
 }
 
 /// The parts of an evaluator, whose cases several ranks may share.
-pub(crate) fn evaluator_builder(
+pub fn evaluator_builder(
     plan: &Plan,
     loader: DataLoader,
     inferer: Arc<dyn Inferer>,

@@ -6,18 +6,11 @@ use hearth_bundle::{Component, Fault, FaultKind, Value};
 use hearth_registry::Node;
 use serde::Deserialize;
 
-use hearth_recipe::RecipeError;
 
 /// A fault of a component.
 pub(crate) fn fault(component: &Component, what: impl Into<String>) -> Fault {
     let text = component.target.clone();
     Fault { text, ..Fault::at(FaultKind::Component, component.id.clone(), what) }.in_file(&component.file)
-}
-
-impl From<Fault> for RecipeError {
-    fn from(fault: Fault) -> Self {
-        RecipeError::from_error(fault)
-    }
 }
 
 /// The value of an argument as a table, a list, a text or a number.

@@ -126,4 +126,3 @@ pub fn images_of(given: &Path) -> Outcome<Vec<PathBuf>> {
     // A folder of other files is one image: a series of DICOM slices.
     if images.is_empty() { Ok(vec![given.to_owned()]) } else { Ok(images) }
 }
-

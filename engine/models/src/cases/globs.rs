@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use glob::{MatchOptions, glob_with};
 
 use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_run::{is_record, written_by};
+use hearth_run::outputs::{is_record, written_by};
 
 /// A list with more bytes is not read.
 const MAX_LIST: u64 = 64 << 20;

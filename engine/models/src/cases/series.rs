@@ -112,7 +112,7 @@ fn of_modalities<'a>(given: &Path, scanned: &'a Scan, modalities: &[String]) -> 
 fn placed(given: &Path, mut chosen: Vec<&Series>, scanned: &Scan) -> Outcome<Vec<FoundSeries>> {
     let mut found = Vec::new();
     if let [one] = chosen[..] {
-        let stem = crate::cases::inputs::stem(given);
+        let stem = crate::cases::case::stem(given);
         return Ok(vec![FoundSeries { folder: folder(one)?, series: one.clone(), parent: PathBuf::new(), stem }]);
     }
     chosen.sort_by_key(|series| series.files());
@@ -123,7 +123,7 @@ fn placed(given: &Path, mut chosen: Vec<&Series>, scanned: &Scan) -> Outcome<Vec
         let relative = folder.strip_prefix(given).unwrap_or(Path::new(""));
         let mut stem = match relative.file_name() {
             Some(name) => name.to_owned(),
-            None => crate::cases::inputs::stem(given),
+            None => crate::cases::case::stem(given),
         };
         if shared {
             stem.push(OsStr::new("_"));

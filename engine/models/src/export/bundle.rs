@@ -9,10 +9,10 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
 use crate::export::steps;
-use crate::run::trained::checkpoint_file;
 use hearth_recipe::recipe::{Output, Recipe};
 use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_run::replace;
+use hearth_run::checkpoint_file;
+use hearth_run::folders::replace;
 
 /// Networks that MONAI builds of the same parameters.
 const NETWORKS: [&str; 14] = [

@@ -13,10 +13,10 @@ use hearth_train::RunFolder;
 use serde_json::{Value, json};
 
 use crate::export::parameter;
-use crate::run::trained::checkpoint_file;
 use hearth_recipe::recipe::{Output, Recipe};
 use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_run::replace;
+use hearth_run::checkpoint_file;
+use hearth_run::folders::replace;
 
 /// Sizes of an axis that are tried, smallest first: a network is traced at the first that it takes,
 /// where its lowest level has more than one voxel.

@@ -11,11 +11,11 @@ use safetensors::SafeTensors;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::run::trained::checkpoint_file;
 use hearth_recipe::nnunet::{NnunetPreprocess, NnunetPreviousStage, Normalization, RandNnunetAugment, RandNnunetPatch};
 use hearth_recipe::recipe::Recipe;
 use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_run::{open_run, replace};
+use hearth_run::checkpoint_file;
+use hearth_run::folders::{open_run, replace};
 
 /// What of a run is exported, and how its files are called.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ use crate::nnunet::properties::properties;
 use hearth_recipe::nnunet::{CaseImage, Grid, Reader, read, read_labels};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::labels_of_stage;
-use hearth_run::sum;
+use hearth_run::outputs::sum;
 
 /// Networks of at most this many channels take plain sums: fewer products hardly make them faster.
 const PLAIN: usize = 32;

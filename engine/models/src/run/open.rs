@@ -8,7 +8,7 @@ use crate::run::trained::Weights;
 use crate::run::trained::{Opening, Trained};
 use hearth_recipe::recipe::Document;
 use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_run::open_run;
+use hearth_run::folders::open_run;
 use hearth_run::weights_file;
 
 impl Trained {

@@ -62,6 +62,12 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// What reads the images that a plan predicts.
+    pub fn of(plan: &Plan) -> Self {
+        let previous = plan.recipe.previous_stage().map(|stage| stage.key);
+        Self { chain: plan.prediction.clone(), previous }
+    }
+
     /// Reads a case whose `image` has files, and runs the recipe's chain on it. It is not on the device
     /// yet, unless a step of the chain works there.
     ///
@@ -86,14 +92,6 @@ impl Reading {
             Some((key, path)) => self.ready(sample.with(key, Value::Path(path.to_owned()))),
             None => self.ready(sample),
         }
-    }
-}
-
-impl Plan {
-    /// What reads the images that are predicted.
-    pub fn reading(&self) -> Reading {
-        let previous = self.recipe.previous_stage().map(|stage| stage.key);
-        Reading { chain: self.prediction.clone(), previous }
     }
 }
 
@@ -207,7 +205,7 @@ impl Trained {
     /// # Errors
     /// Where the image cannot be read or does not suit the network.
     pub fn scores(&self, sample: Sample) -> Outcome<Vec<f32>> {
-        self.scores_of(self.plan.reading().ready(sample)?)
+        self.scores_of(Reading::of(&self.plan).ready(sample)?)
     }
 
     /// The same of an image that was read.
@@ -237,7 +235,7 @@ impl Trained {
     /// decided there. That is smoother than resampling a label map, and does not hold all classes
     /// at full size.
     pub fn segment(&self, sample: Sample, wanted: Wanted) -> Outcome<Segmented> {
-        self.segment_of(self.plan.reading().ready(sample)?, wanted)
+        self.segment_of(Reading::of(&self.plan).ready(sample)?, wanted)
     }
 
     /// The same of an image that was read.

@@ -10,21 +10,16 @@ use hearth_nn::layers::awaiting_weights;
 use hearth_nn::networks::AnyNetwork;
 use hearth_nn::weights;
 use hearth_package::Label;
-use hearth_registry::unknown;
-use hearth_train::checkpoint::{self, Checkpoint, CheckpointError};
 use hearth_train::{RunFolder, TestTimeAugmentation};
 use serde_json::{Value, json};
 
 use crate::ensemble::Ensemble;
-use hearth_recipe::notice;
 use hearth_recipe::recipe::{Document, Node, Recipe, Tta};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::Plan;
 use hearth_run::check_windows;
+use hearth_run::checkpoint_file;
 use hearth_run::named;
-
-/// The file of a checkpoint that holds the weights.
-pub(crate) const WEIGHTS: &str = "network.safetensors";
 
 /// A trained network, ready to predict.
 pub struct Trained {

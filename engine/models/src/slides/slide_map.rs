@@ -16,8 +16,8 @@ use hearth_data::{
 use hearth_nn::networks::Network;
 use serde_json::{Value, json};
 
+use crate::ensemble::Disagreement;
 use crate::ensemble::Merged;
-use crate::ensemble::disagreement::Disagreement;
 use crate::run::trained::Trained;
 use hearth_recipe::task::Patches;
 use hearth_recipe::{Context, Outcome, RecipeError};

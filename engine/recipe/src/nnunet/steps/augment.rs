@@ -77,7 +77,7 @@ pub struct RandNnunetAugment {
     gamma_range: [f64; 2],
     /// Axes that are mirrored, each with probability 0.5.
     #[serde(default = "all_axes")]
-    pub(in crate::nnunet) mirror_axes: Vec<usize>,
+    pub mirror_axes: Vec<usize>,
     /// Channels that are 0 where the label is -1: those that are normalised within a mask.
     #[serde(default)]
     mask_channels: Vec<usize>,

@@ -36,7 +36,7 @@ use super::{check_previous, describe, probability, range, tensor, volume};
 pub struct RandNnunetPatch {
     keys: Keys,
     /// Size of the patch: z y x, or y x.
-    pub(in crate::nnunet) patch_size: Vec<usize>,
+    pub patch_size: Vec<usize>,
     /// The key that is a label map.
     #[serde(default = "label")]
     label_key: String,

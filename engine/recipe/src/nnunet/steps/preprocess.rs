@@ -42,12 +42,12 @@ pub struct NnunetPreprocess {
     keys: Keys,
     /// Size of the voxels in mm, z y x in the order of `transpose`; two numbers keep the distance of
     /// slices.
-    pub(in crate::nnunet) spacing: Vec<f64>,
+    pub spacing: Vec<f64>,
     /// How each channel is normalised.
-    pub(in crate::nnunet) normalization: Vec<Normalization>,
+    pub normalization: Vec<Normalization>,
     /// Which axis, of z y x, each axis of the result is.
     #[serde(default = "in_order")]
-    pub(in crate::nnunet) transpose: [usize; 3],
+    pub transpose: [usize; 3],
     /// Key of the labels of the earlier stage of a cascade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     previous_key: Option<String>,

@@ -33,7 +33,7 @@ pub struct NnunetPreviousStage {
     #[serde(default = "previous")]
     previous_key: String,
     /// The labels that get a channel.
-    pub(in crate::nnunet) labels: Vec<u16>,
+    pub labels: Vec<u16>,
 }
 
 fn previous() -> String {

@@ -24,8 +24,8 @@ mod volume;
 
 use std::path::Path;
 
-use crate::error::{Context, Outcome};
-use crate::folders::replace;
+use hearth_recipe::{Context, Outcome};
+use hearth_run::folders::replace;
 
 pub use bars::{Bar, bars};
 pub use hearth_pictures::{Canvas, Rgb};

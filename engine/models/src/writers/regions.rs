@@ -1,0 +1,181 @@
+//! Predicted labels as regions: DICOM files that refer to the predicted series, surfaces, volumes.
+
+use std::collections::BTreeMap;
+
+use hearth_data::dicom::write::{self, Coding, SegmentationType};
+use hearth_data::dicom::{Authorship, Grid, Region, RegionVolume, Series};
+use hearth_data::writers::{RegionFile, Segment, SurfaceOptions, coding_of, surface_bytes};
+use hearth_data::{Affine, Image};
+use hearth_recipe::{Outcome, RecipeError};
+use serde_json::{Value, json};
+
+use crate::model::{Card, ClassLabel, Kind, PredictedMap};
+
+/// The labels or regions of a prediction with what they are called.
+pub struct Regions<'a> {
+    map: &'a dyn PredictedMap,
+    kind: Kind,
+    labels: &'a [ClassLabel],
+    /// What labels are, where the model does not say it.
+    codes: &'a BTreeMap<String, Coding>,
+    image: Image,
+}
+
+impl<'a> Regions<'a> {
+    /// The regions of a prediction by a model of this card. `codes` take precedence over the card's.
+    ///
+    /// # Errors
+    /// A prediction that has no labels, or that the device did not compute.
+    pub fn new(map: &'a dyn PredictedMap, card: &'a Card, codes: &'a BTreeMap<String, Coding>) -> Outcome<Self> {
+        if !card.kind.is_map() {
+            return Err(RecipeError::new(format!("regions are those of labels; this model predicts {}", card.kind.words())));
+        }
+        Ok(Self { map, kind: card.kind, labels: &card.labels, codes, image: map.image()? })
+    }
+
+    fn regions(&self) -> Vec<Region> {
+        let region = |label: &ClassLabel| {
+            let mut region = Region::new(label.value, &label.name);
+            region.color = label.color;
+            region.coding = coding_of(self.codes, &label.name).or_else(|| label.coding.clone());
+            region
+        };
+        self.labels.iter().map(region).collect()
+    }
+
+    fn volume(&self) -> RegionVolume {
+        let grid = Grid::new(self.image.shape(), self.image.affine);
+        match self.kind {
+            Kind::Regions => RegionVolume::of_channels(self.image.to_vec(), self.regions(), grid),
+            _ => RegionVolume::of_labels(self.image.to_vec(), self.regions(), grid),
+        }
+    }
+
+    /// The probabilities of the regions, a channel for each.
+    fn fractions(&self) -> Outcome<RegionVolume> {
+        let Some(map) = self.map.probabilities()? else {
+            return Err(RecipeError::new("a fractional segmentation holds probabilities, which were not asked for"));
+        };
+        let regions = self.regions();
+        let size: usize = map.shape().iter().product();
+        let mut values = map.to_vec();
+        // Labels have one of the background before them.
+        values.drain(..values.len().saturating_sub(regions.len() * size));
+        // Resampling may leave the range by rounding.
+        values.iter_mut().for_each(|value| *value = value.clamp(0.0, 1.0));
+        Ok(RegionVolume::of_channels(values, regions, Grid::new(map.shape(), map.affine)))
+    }
+
+    /// The bytes of a file that refers to the series that was predicted. A region without a voxel is
+    /// written as an empty one. A report refers to the segmentation of the same labels, codes and
+    /// authorship.
+    ///
+    /// # Errors
+    /// Probabilities that are needed and were not asked for; regions that cannot be written
+    /// ([`mod@write`]).
+    pub fn to_dicom(&self, file: RegionFile, series: &Series, by: &Authorship) -> Outcome<Vec<u8>> {
+        let by = by.clone().keep_empty(true);
+        let fractional = SegmentationType::Fractional;
+        Ok(match file {
+            RegionFile::Segmentation(kind) if kind == fractional => file.bytes(&self.fractions()?, series, &by)?,
+            RegionFile::Report(Some(kind)) if kind == fractional => {
+                let reference = write::reference(kind, &self.fractions()?, series, &by);
+                write::report(&self.volume(), series, &by, Some(&reference))?
+            }
+            file => file.bytes(&self.volume(), series, &by)?,
+        })
+    }
+
+    /// Names of regions without a voxel.
+    pub fn missing(&self) -> Vec<String> {
+        self.volume().empty().into_iter().map(|region| region.name).collect()
+    }
+
+    /// The surface of each region that has a voxel, as the bytes of a file of this ending (`stl`,
+    /// `obj`), with the region's place among the labels.
+    ///
+    /// # Errors
+    /// A surface that cannot be made.
+    pub fn surfaces(&self, end: &str, options: &SurfaceOptions) -> Outcome<Vec<(usize, Vec<u8>)>> {
+        let volume = self.volume();
+        let missing = volume.empty();
+        let size: usize = volume.grid.shape().iter().product();
+        let mut files = Vec::new();
+        for (place, region) in volume.regions.iter().enumerate().filter(|(_, region)| !missing.contains(region)) {
+            let segment = Segment::new(region.label, &region.name);
+            let values = match self.kind {
+                Kind::Regions => {
+                    let channel = volume.values[place * size..][..size].iter();
+                    channel.map(|value| if *value >= 0.5 { region.label as f32 } else { 0.0 }).collect()
+                }
+                _ => volume.values.clone(),
+            };
+            let bytes = surface_bytes(&values, volume.grid.shape(), volume.grid.affine(), &segment, end, options);
+            files.push((place, bytes.map_err(|error| RecipeError::new(error.to_string()))?.0));
+        }
+        Ok(files)
+    }
+
+    /// Voxels and cubic millimetres of each label, in the card's order.
+    pub fn volumes(&self) -> Vec<(&'a ClassLabel, usize, f64)> {
+        let of_voxel = determinant(&self.image.affine).abs();
+        let measured = self.measured(None);
+        self.labels.iter().zip(measured).map(|(label, (count, _))| (label, count, count as f64 * of_voxel)).collect()
+    }
+
+    /// Volume in mm³ and mean intensity in an image on the same grid, of each label by name.
+    ///
+    /// # Errors
+    /// An image of another size.
+    pub fn statistics(&self, image: &Image) -> Outcome<Value> {
+        let (own, other) = (self.image.shape(), image.shape());
+        if own != other {
+            let what = format!("the image has {other:?} voxels as it is read, the prediction {own:?}");
+            return Err(RecipeError::new(what));
+        }
+        let of_voxel = determinant(&self.image.affine).abs();
+        let measured = self.measured(Some(&image.to_vec()));
+        let each = self.labels.iter().zip(measured).map(|(label, (count, sum))| {
+            let mean = if count == 0 { 0.0 } else { sum / count as f64 };
+            (label.name.clone(), json!({ "volume": count as f64 * of_voxel, "intensity": mean }))
+        });
+        Ok(Value::Object(each.collect()))
+    }
+
+    /// The number of voxels of each label, and the sum of an image over them.
+    fn measured(&self, image: Option<&[f32]>) -> Vec<(usize, f64)> {
+        let values = self.image.to_vec();
+        let at = |voxel: usize| image.map_or(0.0, |image| f64::from(image[voxel]));
+        if self.kind == Kind::Regions {
+            let size = self.image.shape().iter().product::<usize>();
+            let of_channel = |channel: &[f32]| {
+                let within = channel.iter().enumerate().filter(|(_, value)| **value > 0.5);
+                within.fold((0, 0.0), |(count, sum), (voxel, _)| (count + 1, sum + at(voxel)))
+            };
+            return values.chunks(size.max(1)).map(of_channel).take(self.labels.len()).collect();
+        }
+        let most = self.labels.iter().map(|label| label.value as usize).max().unwrap_or(0);
+        let mut found = vec![(0, 0.0); most + 1];
+        for (voxel, value) in values.iter().enumerate().filter(|(_, value)| **value > 0.0) {
+            if let Some((count, sum)) = found.get_mut(*value as usize) {
+                *count += 1;
+                *sum += at(voxel);
+            }
+        }
+        self.labels.iter().map(|label| found[label.value as usize]).collect()
+    }
+}
+
+/// Cubic millimetres of a voxel, with a sign.
+fn determinant([a, b, c, _]: &Affine) -> f64 {
+    a[0] * (b[1] * c[2] - b[2] * c[1]) - a[1] * (b[0] * c[2] - b[2] * c[0]) + a[2] * (b[0] * c[1] - b[1] * c[0])
+}
+
+/// What follows the name of an image in that of a DICOM file of its regions.
+pub fn dicom_ending(file: RegionFile) -> &'static str {
+    match file {
+        RegionFile::Segmentation(_) => "_seg.dcm",
+        RegionFile::StructureSet => "_rtstruct.dcm",
+        RegionFile::Report(_) => "_sr.dcm",
+    }
+}
