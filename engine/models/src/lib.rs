@@ -1,5 +1,9 @@
 //! Trained models behind one door: runs and ensembles of ours, models of nnU-Net and TotalSegmentator,
 //! MONAI bundles, packages.
+//!
+//! * [`Model`](model::Model): what each of them can do.
+//! * [`Job`](job::Job): the loop over cases.
+//! * [`writers`]: the table of files that a prediction is written as.
 
 pub mod bundle;
 pub mod cases;
@@ -9,6 +13,8 @@ pub mod job;
 pub mod model;
 pub mod nnunet;
 pub mod package;
+pub mod picture;
 pub mod run;
 pub mod slides;
 pub mod store;
+pub mod writers;

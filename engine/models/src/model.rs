@@ -180,6 +180,9 @@ pub struct Card {
     pub kind: Kind,
     /// Its labels or regions, or the numbers that it gives.
     pub labels: Vec<ClassLabel>,
+    /// Names of labels with their values in the label map that is written; of regions without labels the
+    /// numbers of their channels.
+    pub file_labels: Vec<(String, u32)>,
     /// Its input channels, in order.
     pub channels: Vec<String>,
     /// DICOM modalities of its images; none: any.
@@ -232,6 +235,14 @@ pub trait PredictedMap: Send {
     /// # Errors
     /// What the device did not compute.
     fn image(&self) -> Outcome<Image>;
+
+    /// The image as it is written: regions as one label map where the model has labels for them.
+    ///
+    /// # Errors
+    /// As [`image`](Self::image).
+    fn file_image(&self) -> Outcome<Image> {
+        self.image()
+    }
 
     /// Writes the result as the family does.
     ///

@@ -6,7 +6,6 @@ use hearth_bundle::{Component, Fault, FaultKind, Value};
 use hearth_registry::Node;
 use serde::Deserialize;
 
-
 /// A fault of a component.
 pub(crate) fn fault(component: &Component, what: impl Into<String>) -> Fault {
     let text = component.target.clone();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hearth_data::dicom::{Series, scan};
 use hearth_data::transforms::LoadImage;
-use hearth_data::{Item, Sample, Value};
+use hearth_data::{Image, Item, ReadOptions, Sample, Value, read_image_with};
 use hearth_recipe::{Outcome, RecipeError};
 
 use crate::cases::series::FoundSeries;
@@ -92,6 +92,23 @@ impl Case {
             1 => Ok(found.series.remove(0)),
             0 => Err(refused("it is not a series of DICOM".to_owned())),
             several => Err(refused(format!("it is {several} series of DICOM; give one of them by --series"))),
+        }
+    }
+
+    /// Its image as the file has it, of several files the first one.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn read_image(&self) -> Outcome<Image> {
+        let first = self.files().next().ok_or_else(|| RecipeError::new(format!("{} has no file", self.name())))?;
+        Ok(read_image_with(first, &self.reading())?)
+    }
+
+    /// How its files are read: a series by its UID.
+    pub fn reading(&self) -> ReadOptions {
+        match self {
+            Case::Series(found) => ReadOptions::default().series(found.series.uid()),
+            Case::File(_) | Case::Item(_) => ReadOptions::default(),
         }
     }
 

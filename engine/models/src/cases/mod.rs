@@ -1,11 +1,13 @@
 //! What `-i` of a command line means: patterns, files, folders, data sets, series of DICOM.
 
 mod case;
+mod files_key;
 mod find;
 pub mod globs;
 mod series;
 mod series_choice;
 
 pub use case::Case;
+pub use files_key::files_key;
 pub use find::{CaseFinder, images_of, labelled};
 pub use series::{FoundSeries, series_below};

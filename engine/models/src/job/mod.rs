@@ -1,3 +1,281 @@
-//! The loop over cases of every model.
+//! [`Job`]: the loop over cases of every model.
 
-pub mod overlap;
+mod failed;
+mod overlap;
+mod ranks;
+mod results;
+mod tasks;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hearth_recipe::text::seconds;
+use hearth_recipe::{Context, Outcome, RecipeError, notice};
+use hearth_registry::counted;
+use hearth_run::outputs::{KEY, Outputs, sum};
+use hearth_train::{Floats, Ranks};
+use serde_json::{Value, json};
+
+pub use overlap::{Overlap, Overlapped, StageSeconds, overlapped};
+pub use ranks::{Done, own, prepared};
+pub use results::Results;
+
+pub(crate) use results::CaseReport;
+
+use crate::job::failed::{FAILED, list_failed, row};
+use crate::job::ranks::is_first;
+use crate::job::tasks::{Task, tasks};
+use crate::model::{Asked, Card, Model, Prediction};
+use crate::writers::{OutputOptions, Pictures, Writing, check};
+
+/// The table of models that predict numbers.
+const SCORES: &str = "scores.csv";
+
+/// Cases that a model predicts, and where the results go.
+///
+/// Reading, computing and writing overlap over cases. A case that fails does not stop the others: it is
+/// listed in `failed.csv`, and the job ends with an error. Results that an earlier call made of the same
+/// case by the same model are skipped.
+pub struct Job<'a> {
+    /// What predicts.
+    pub model: &'a dyn Model,
+    /// The folder of all results.
+    pub out: &'a Path,
+    /// The command, for the records of results.
+    pub command: &'static str,
+    /// Which files are written.
+    pub outputs: OutputOptions,
+    /// Whether results of earlier calls are replaced.
+    pub overwrite: bool,
+    /// Whether a line of JSON is printed for each case.
+    pub json: bool,
+    /// The ranks that share the cases.
+    pub ranks: Option<&'a Ranks>,
+    /// Where lines of results go.
+    pub results: &'a dyn Results,
+    /// One DICOM series of each study.
+    pub series: Option<&'a str>,
+    /// Only these cases, which the model was not trained on.
+    pub only: Option<&'a BTreeSet<String>>,
+}
+
+/// What is known before the first case is read. It is shared with the thread that writes, unlike the model.
+struct Planned {
+    outputs: Outputs,
+    tasks: Vec<Task>,
+    card: Card,
+    options: OutputOptions,
+    /// The table of a model that predicts numbers.
+    scores: Option<PathBuf>,
+    /// Files that are written once, with their content.
+    companions: Vec<(PathBuf, String)>,
+    record: serde_json::Map<String, Value>,
+    held_out: bool,
+}
+
+/// What the network says of a case, on its way to the thread that writes.
+struct Found {
+    prediction: Prediction,
+    picture: Option<Outcome<Vec<u8>>>,
+}
+
+impl Job<'_> {
+    /// Predicts the cases that these paths name.
+    ///
+    /// # Errors
+    /// Options that the model cannot obey, files that would be replaced, and the names of cases that
+    /// failed.
+    pub fn run(&self, given: &[PathBuf]) -> Outcome {
+        let ranks = self.ranks;
+        // No rank writes before all have seen what is there.
+        let planned = prepared(ranks, self.plan(given))?;
+        let pictures = if self.outputs.picture { Some(Pictures::new(self.model, given)?) } else { None };
+        if is_first(ranks) {
+            planned.companions.iter().try_for_each(|(path, text)| planned.outputs.write(path, text))?;
+        }
+        let count = planned.tasks.len();
+        let done = self.predict(&planned, pictures.as_ref())?.of_all(ranks, self.results)?;
+        if let Some(path) = planned.scores.as_ref().filter(|_| is_first(ranks) && !done.rows.is_empty()) {
+            planned.outputs.write(path, table(&planned.card, done.rows.iter().map(|(_, row)| row)))?;
+            if !self.json {
+                self.results.line(&path.display().to_string());
+            }
+        }
+        // The error of a single case is the job's own, unless an earlier call listed it.
+        let of_fold = self.only.is_some();
+        if is_first(ranks) && !of_fold && (count > 1 || self.out.join(FAILED).exists()) {
+            list_failed(self.out, self.command, &planned.outputs, &done.failed)?;
+        }
+        done.check(ranks, count, "images")
+    }
+
+    fn plan(&self, given: &[PathBuf]) -> Outcome<Planned> {
+        let card = self.model.card();
+        check(&self.outputs, card, self.model.abilities())?;
+        let mut outputs = Outputs::new(self.command, self.overwrite);
+        let scores = (card.kind == crate::model::Kind::Scores).then(|| self.out.join(SCORES));
+        if let Some(path) = &scores {
+            outputs.claim(path)?;
+        }
+        let tasks = tasks(self, given, &mut outputs)?;
+        let mut companions = Vec::new();
+        for (name, text) in self.model.companions(self.asked())? {
+            let path = self.out.join(name);
+            if !std::fs::read_to_string(&path).is_ok_and(|there| there == text) {
+                outputs.claim(&path)?;
+                companions.push((path, text));
+            }
+        }
+        std::fs::create_dir_all(self.out).while_doing(|| format!("cannot make the folder {}", self.out.display()))?;
+        Ok(Planned {
+            outputs,
+            tasks,
+            card: card.clone(),
+            options: self.outputs.clone(),
+            scores,
+            companions,
+            record: self.model.record(),
+            held_out: self.only.is_some(),
+        })
+    }
+
+    fn asked(&self) -> Asked {
+        Asked { probabilities: self.outputs.needs_probabilities(), uncertainty: self.outputs.uncertainty }
+    }
+
+    /// Predicts this rank's cases.
+    fn predict(&self, planned: &Planned, pictures: Option<&Pictures<'_>>) -> Outcome<Done<(String, Floats)>> {
+        let Planned { tasks, .. } = planned;
+        let (start, count) = (Instant::now(), tasks.len());
+        let mine: Vec<usize> = own(self.ranks, count).collect();
+        let mut done: Done<(String, Floats)> = Done::default();
+        let speaks = self.results.speaks();
+        let begin = || self.results.begin_thread(speaks);
+        let preparer = self.model.preparer();
+        let read = |place: &usize| {
+            let Task { case, previous, refused, .. } = &tasks[*place];
+            match refused {
+                Some(error) => Err(RecipeError::new(error.line())),
+                None => preparer.prepare(case, previous.as_deref()),
+            }
+        };
+        let asked = self.asked();
+        let predict = |before: usize, ready| {
+            let task = &tasks[mine[before]];
+            if count > 1 {
+                let left = match before {
+                    0 => String::new(),
+                    _ => {
+                        let each = start.elapsed().as_secs_f64() / before as f64;
+                        format!("  {} left", seconds(each * (mine.len() - before) as f64))
+                    }
+                };
+                notice!("image {} of {count}: {}{left}", mine[before] + 1, task.case.name());
+            }
+            let prediction = self.model.predict(ready, asked)?;
+            let drawn = pictures.filter(|_| task.asks("--picture"));
+            let picture = drawn.map(|pictures| pictures.png(&task.case, &prediction));
+            Ok(Found { prediction, picture })
+        };
+        let (results, json) = (self.results, self.json);
+        let write = |before: usize, found: Outcome<Found>, spent: StageSeconds| {
+            let (place, begun) = (mine[before], Instant::now());
+            let task = &tasks[place];
+            let mut report = CaseReport::new(results, json);
+            let written = found.and_then(|found| write_results(planned, task, found, &mut report));
+            let spent = StageSeconds { write: begun.elapsed().as_secs_f64(), ..spent };
+            report.end(&task.case, spent, written.as_ref().err());
+            match written {
+                Ok(Some(scores)) => done.rows.push((place, (task.case.name(), Floats(scores)))),
+                Ok(None) => {}
+                Err(error) => done.fail(place, task.case.name(), &error),
+            }
+            results.unprinted()
+        };
+        let overlap = Overlap::of_machine().shared_by(self.ranks.map_or(1, Ranks::world));
+        let all = overlapped(&mine, overlap, begin, read, |ready| ready.bytes, predict, write);
+        results.keep(all.results.into_iter().flatten().collect());
+        if mine.len() > 1 {
+            let [read, predict, write] = [all.stages.read, all.stages.predict, all.stages.write].map(seconds);
+            let (images, wall) = (counted(mine.len(), "image"), seconds(all.wall));
+            notice!("{images} in {wall}; of each stage: reading {read}, predicting {predict}, writing {write}");
+        }
+        Ok(done)
+    }
+}
+
+/// Writes what is asked for of a case; numbers are returned.
+fn write_results(
+    planned: &Planned,
+    task: &Task,
+    found: Found,
+    report: &mut CaseReport<'_>,
+) -> Outcome<Option<Vec<f32>>> {
+    for (_, paths) in &task.files {
+        if let Some(folder) = paths.first().and_then(|path| path.parent()) {
+            let doing = || format!("cannot make the folder {}", folder.display());
+            std::fs::create_dir_all(folder).while_doing(doing)?;
+        }
+    }
+    let facts = facts(planned, task)?;
+    let (map, scores) = match found.prediction {
+        Prediction::Map(map) => (Some(map), None),
+        Prediction::Scores(scores) => (None, Some(scores)),
+    };
+    let mut writing = Writing {
+        options: &planned.options,
+        card: &planned.card,
+        case: &task.case,
+        map: map.as_deref(),
+        series: task.series.as_ref(),
+        picture: found.picture,
+        facts,
+        outputs: &planned.outputs,
+        report,
+    };
+    task.files.iter().try_for_each(|(writer, paths)| (writer.write)(&mut writing, paths))?;
+    if let Some(scores) = &scores {
+        writing.report.scores(&planned.card, scores);
+    }
+    Ok(scores)
+}
+
+/// What the record of each result of a case says.
+fn facts(planned: &Planned, task: &Task) -> Outcome<Value> {
+    let files: Vec<&PathBuf> = task.case.files().collect();
+    let sums = files.iter().map(|file| if file.is_file() { Ok(Some(sum(file)?)) } else { Ok(None) });
+    let sums = sums.collect::<Outcome<Vec<Option<String>>>>()?;
+    let (named, summed) = match (&files[..], &sums[..]) {
+        ([file], [sum]) => (json!(file.display().to_string()), json!(sum)),
+        _ => (files.iter().map(|file| file.display().to_string()).collect(), json!(sums)),
+    };
+    let mut facts = json!({ "input": named, "input_blake3": summed, KEY: task.key });
+    for (name, value) in &planned.record {
+        facts[name] = value.clone();
+    }
+    if let Some(path) = &task.previous {
+        facts["previous_stage"] = json!({ "labels": path.display().to_string(), "blake3": sum(path)? });
+    }
+    if planned.held_out {
+        facts["held_out"] = json!(true);
+    }
+    Ok(facts)
+}
+
+/// The scores of all cases: a row for each, a column for each label, and the likeliest class where one
+/// wins.
+fn table<'a>(card: &Card, rows: impl Iterator<Item = &'a (String, Floats)>) -> String {
+    let names = || card.labels.iter().map(|label| label.name.clone());
+    let mut columns = vec!["image".to_owned()];
+    columns.extend(card.names_a_winner.then(|| "class".to_owned()));
+    columns.extend(names());
+    let mut text = row(columns);
+    for (image, Floats(scores)) in rows {
+        let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(index, _)| index);
+        let class = best.filter(|_| card.names_a_winner).and_then(|index| names().nth(index));
+        let values = std::iter::once(image.clone()).chain(class).chain(scores.iter().map(f32::to_string));
+        text += &row(values);
+    }
+    text
+}

@@ -24,7 +24,7 @@ mod volume;
 
 use std::path::Path;
 
-use hearth_recipe::{Context, Outcome};
+use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::folders::replace;
 
 pub use bars::{Bar, bars};
@@ -42,6 +42,7 @@ pub use volume::{Volume, range};
 
 /// Writes a picture as a PNG.
 pub fn save(canvas: &Canvas, path: &Path) -> Outcome {
-    let file = canvas.png().while_doing(|| format!("cannot write {}", path.display()))?;
+    let file =
+        canvas.png().map_err(RecipeError::from_error).while_doing(|| format!("cannot write {}", path.display()))?;
     Ok(replace(path, file)?)
 }

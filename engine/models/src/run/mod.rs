@@ -1,7 +1,10 @@
 //! Runs of this program: their networks, and what they predict.
 
 pub mod generate;
+mod model;
 pub mod open;
-pub mod regions;
 pub mod segment;
 pub mod trained;
+
+pub use model::RunModel;
+pub use trained::{Opening, Trained};

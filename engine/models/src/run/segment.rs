@@ -105,27 +105,6 @@ pub struct Wanted {
 }
 
 impl Segmented {
-    /// Millilitres of each label or region by its name, without the background of a label map; none of
-    /// an image.
-    pub fn volumes(&self, labels: &[String]) -> Vec<(String, f64)> {
-        let of_voxel = determinant(&self.image.affine).abs() / 1000.0;
-        let values = self.image.to_vec();
-        let voxels = values.len() / self.image.channels().max(1);
-        let named = |(place, name): (usize, &String)| {
-            let count = match self.output {
-                Output::Labels if place == 0 => return None,
-                Output::Labels => values.iter().filter(|value| **value == place as f32).count(),
-                Output::Regions => {
-                    let channel = values.get(place * voxels..(place + 1) * voxels)?;
-                    channel.iter().filter(|value| **value > 0.5).count()
-                }
-                Output::Scores | Output::Image => return None,
-            };
-            Some((name.clone(), count as f64 * of_voxel))
-        };
-        labels.iter().enumerate().filter_map(named).collect()
-    }
-
     /// The image as it is written: regions as one label map where the recipe says which labels they
     /// have.
     ///
@@ -304,11 +283,6 @@ impl Trained {
 /// The image in host memory: what its device could not compute shows when it is read.
 fn computed(image: Image) -> Outcome<Image> {
     image.to_host().map_err(|error| RecipeError::of_device(&error))
-}
-
-/// Cubic millimetres of a voxel, with a sign.
-fn determinant([a, b, c, _]: &Affine) -> f64 {
-    a[0] * (b[1] * c[2] - b[2] * c[1]) - a[1] * (b[0] * c[2] - b[2] * c[0]) + a[2] * (b[0] * c[1] - b[1] * c[0])
 }
 
 /// Probabilities of classes or regions, by the activations of the chain; exclusive classes get a

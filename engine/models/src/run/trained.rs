@@ -1,6 +1,6 @@
 //! A run's network with the weights of one of its checkpoints.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::module::Module;
@@ -140,22 +140,13 @@ impl Trained {
         format!("hearth {} {title} {} {weights}", env!("CARGO_PKG_VERSION"), self.checkpoint)
     }
 
-    /// What a result comes from: files by size and time, the weights, the recipe's way from one to
-    /// the other, and how an ensemble is merged. A result of another key is another result.
+    /// What results come from besides their images: the weights, the recipe's way from one to the other,
+    /// and how an ensemble is merged.
     ///
     /// # Errors
-    /// A file that is not there.
-    pub fn result_key(&self, files: &[PathBuf]) -> Outcome<Value> {
-        let (mut bytes, mut changed) = (0, None);
-        for file in files {
-            let facts = std::fs::metadata(file).while_doing(|| format!("cannot read {}", file.display()))?;
-            bytes += facts.len();
-            let at = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-            changed = changed.max(at);
-        }
+    /// A recipe that cannot be written.
+    pub fn key(&self) -> Outcome<Value> {
         let mut key = json!({
-            "bytes": bytes,
-            "changed": changed.map(|at| at.as_millis() as u64),
             "weights": self.weights,
             "recipe": blake3::hash(self.plan.recipe.to_toml()?.as_bytes()).to_hex().to_string(),
         });

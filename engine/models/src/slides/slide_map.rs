@@ -16,6 +16,7 @@ use hearth_data::{
 use hearth_nn::networks::Network;
 use serde_json::{Value, json};
 
+use crate::cases::files_key;
 use crate::ensemble::Disagreement;
 use crate::ensemble::Merged;
 use crate::run::trained::Trained;
@@ -159,8 +160,10 @@ impl Trained {
             "hearth": "partial probability map",
             "slide": slide.file_name().unwrap_or_default().to_string_lossy(),
         });
-        if let (Value::Object(key), Value::Object(more)) = (&mut key, self.result_key(&slide_files(slide)?)?) {
-            key.extend(more);
+        for more in [files_key(&slide_files(slide)?)?, self.key()?] {
+            if let (Value::Object(key), Value::Object(more)) = (&mut key, more) {
+                key.extend(more);
+            }
         }
         Ok(key)
     }

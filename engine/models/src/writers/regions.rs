@@ -28,7 +28,10 @@ impl<'a> Regions<'a> {
     /// A prediction that has no labels, or that the device did not compute.
     pub fn new(map: &'a dyn PredictedMap, card: &'a Card, codes: &'a BTreeMap<String, Coding>) -> Outcome<Self> {
         if !card.kind.is_map() {
-            return Err(RecipeError::new(format!("regions are those of labels; this model predicts {}", card.kind.words())));
+            return Err(RecipeError::new(format!(
+                "regions are those of labels; this model predicts {}",
+                card.kind.words()
+            )));
         }
         Ok(Self { map, kind: card.kind, labels: &card.labels, codes, image: map.image()? })
     }

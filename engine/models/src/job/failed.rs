@@ -1,0 +1,39 @@
+//! `failed.csv`: the cases of a job that failed, and why.
+
+use std::path::Path;
+
+use hearth_recipe::{Outcome, notice};
+use hearth_run::outputs::{Outputs, remove_result, written_by};
+
+/// The name of the list.
+pub(crate) const FAILED: &str = "failed.csv";
+
+/// Lists all cases that failed, and why; without any, the list of an earlier call is removed. A file that
+/// something else wrote stays.
+pub(crate) fn list_failed(out: &Path, command: &str, outputs: &Outputs, failed: &[(usize, String, String)]) -> Outcome {
+    let path = out.join(FAILED);
+    let theirs = path.symlink_metadata().is_ok() && !written_by(&path, command);
+    if theirs {
+        if !failed.is_empty() {
+            notice!("{} is not this program's: the images that failed are not listed there", path.display());
+        }
+        return Ok(());
+    }
+    if failed.is_empty() {
+        return remove_result(&path);
+    }
+    let line = |why: &str| why.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    let rows = failed.iter().map(|(_, name, why)| row([name.clone(), line(why)]));
+    outputs.write(&path, "image,why\n".to_owned() + &rows.collect::<String>())?;
+    notice!("{} lists the images that failed", path.display());
+    Ok(())
+}
+
+/// A row of a CSV table; values with separators are quoted.
+pub(crate) fn row(values: impl IntoIterator<Item = String>) -> String {
+    let quoted = |value: String| match value.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", value.replace('"', "\"\"")),
+        false => value,
+    };
+    values.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}

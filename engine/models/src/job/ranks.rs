@@ -1,0 +1,98 @@
+//! Cases that several ranks share: each has its own, and they meet before and after.
+
+use hearth_recipe::{Outcome, RecipeError, notice};
+use hearth_run::{gathered, together};
+use hearth_train::Ranks;
+use hearth_train::distributed::Share;
+use serde::{Deserialize, Serialize};
+
+use crate::job::results::Results;
+
+/// How many failed cases an error names.
+const NAMED: usize = 8;
+
+/// Whether this rank is the first one, or the only one.
+pub(crate) fn is_first(ranks: Option<&Ranks>) -> bool {
+    ranks.is_none_or(|ranks| ranks.rank() == 0)
+}
+
+/// The places of this rank's cases among all of them.
+pub fn own(ranks: Option<&Ranks>, cases: usize) -> impl Iterator<Item = usize> + use<> {
+    match ranks {
+        Some(ranks) => Share::new(cases, ranks.world()).of(ranks.rank()),
+        None => Share::new(cases, 1).of(0),
+    }
+}
+
+/// What is done before shared work, on all ranks: where one fails, all do.
+///
+/// # Errors
+/// That of this rank, or of another one.
+pub fn prepared<T>(ranks: Option<&Ranks>, done: Outcome<T>) -> Outcome<T> {
+    match ranks {
+        None => done,
+        ranks => together(ranks, "preparing", done.map_err(|error| RecipeError::new(error.line()))),
+    }
+}
+
+/// What came of the cases of one rank, or of all.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Done<T> {
+    /// By their place among all cases: what a table has of them.
+    pub rows: Vec<(usize, T)>,
+    /// By their place: name and reason of those that failed.
+    pub failed: Vec<(usize, String, String)>,
+}
+
+impl<T> Default for Done<T> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), failed: Vec::new() }
+    }
+}
+
+impl<T: Serialize + for<'de> Deserialize<'de>> Done<T> {
+    /// A case failed, which does not stop the others.
+    pub fn fail(&mut self, place: usize, name: String, error: &RecipeError) {
+        let why = error.line();
+        notice!("{name}: {why}");
+        self.failed.push((place, name, why));
+    }
+
+    /// The same of all ranks, in the order of cases, on each of them. The first one prints the lines of
+    /// the others.
+    ///
+    /// # Errors
+    /// A rank that does not answer.
+    pub fn of_all(self, ranks: Option<&Ranks>, results: &dyn Results) -> Outcome<Self> {
+        let Some(ranks) = ranks else { return Ok(self) };
+        let parts = gathered(ranks, "the other ranks' cases", &(results.unprinted(), self))?;
+        let mut all = Self::default();
+        for (rank, (lines, part)) in parts.into_iter().enumerate() {
+            if rank != ranks.rank() {
+                lines.iter().for_each(|line| results.line(line));
+                part.failed.iter().for_each(|(_, name, why)| notice!("{name}: {why}"));
+            }
+            all.rows.extend(part.rows);
+            all.failed.extend(part.failed);
+        }
+        all.rows.sort_by_key(|(place, _)| *place);
+        all.failed.sort_by_key(|(place, ..)| *place);
+        Ok(all)
+    }
+
+    /// Fails where a case failed, naming the first few.
+    ///
+    /// # Errors
+    /// The names of failed cases.
+    pub fn check(&self, ranks: Option<&Ranks>, count: usize, things: &str) -> Outcome {
+        if self.failed.is_empty() {
+            return Ok(());
+        }
+        let named: Vec<&str> = self.failed.iter().take(NAMED).map(|(_, name, _)| name.as_str()).collect();
+        let more = self.failed.len() - named.len();
+        let tail = if more > 0 { format!("\nand {more} more") } else { String::new() };
+        let bad = self.failed.len();
+        let why = format!("{bad} of {count} {things} failed:\n{}{tail}", named.join("\n"));
+        prepared(ranks, if is_first(ranks) { Err(RecipeError::new(why)) } else { Ok(()) })
+    }
+}

@@ -1,0 +1,118 @@
+//! Where the lines of results go, and what is said of each case.
+
+use std::path::Path;
+
+use hearth_recipe::RecipeError;
+use serde_json::{Map, Value, json};
+
+use crate::cases::Case;
+use crate::job::overlap::StageSeconds;
+use crate::model::{Card, ClassLabel};
+
+/// Takes lines of results: a program prints them.
+pub trait Results: Sync {
+    /// A line of results.
+    fn line(&self, text: &str);
+
+    /// Called on each thread before it works: of several ranks in one process only the first one prints.
+    fn begin_thread(&self, speaks: bool);
+
+    /// Whether lines of this thread are printed.
+    fn speaks(&self) -> bool;
+
+    /// Lines of this thread that were not printed, since the last call.
+    fn unprinted(&self) -> Vec<String>;
+
+    /// Keeps lines that another thread of this rank did not print.
+    fn keep(&self, lines: Vec<String>);
+}
+
+/// What is said of a case: the names of its files, or all of it as one line of JSON.
+pub(crate) struct CaseReport<'a> {
+    results: &'a dyn Results,
+    json: bool,
+    outputs: Map<String, Value>,
+    facts: Map<String, Value>,
+}
+
+impl<'a> CaseReport<'a> {
+    pub(crate) fn new(results: &'a dyn Results, json: bool) -> Self {
+        Self { results, json, outputs: Map::new(), facts: Map::new() }
+    }
+
+    /// Whether facts are wanted.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// A file was written.
+    pub(crate) fn file(&mut self, kind: &str, path: &Path) {
+        if self.json {
+            let path = json!(path.display().to_string());
+            match self.outputs.get_mut(kind) {
+                // Several files of a kind are a list.
+                Some(Value::Array(known)) => known.push(path),
+                Some(known) => *known = json!([known.clone(), path]),
+                None => drop(self.outputs.insert(kind.to_owned(), path)),
+            }
+        } else {
+            self.results.line(&path.display().to_string());
+        }
+    }
+
+    /// A file of `--uncertainty` was.
+    pub(crate) fn uncertainty(&mut self, path: &Path, vvc: f64) {
+        if self.json {
+            self.file("uncertainty", path);
+            self.facts.insert("volume_variation_coefficient".to_owned(), json!(vvc));
+        } else {
+            self.results.line(&format!("{}  volume variation coefficient {vvc:.4}", path.display()));
+        }
+    }
+
+    /// Millilitres of each label.
+    pub(crate) fn volumes(&mut self, volumes: &[(&ClassLabel, usize, f64)]) {
+        let each = volumes.iter().map(|(label, _, volume)| (label.name.clone(), json!(volume / 1000.0)));
+        self.facts.insert("volumes_ml".to_owned(), Value::Object(each.collect()));
+    }
+
+    /// A number for each label.
+    pub(crate) fn scores(&mut self, card: &Card, scores: &[f32]) {
+        if self.json {
+            let named = card.labels.iter().zip(scores).map(|(label, score)| (label.name.clone(), json!(score)));
+            self.facts.insert("scores".to_owned(), Value::Object(named.collect()));
+        }
+    }
+
+    /// The case is done, or failed.
+    pub(crate) fn end(self, case: &Case, spent: StageSeconds, failure: Option<&RecipeError>) {
+        if !self.json {
+            return;
+        }
+        let mut line = Map::from_iter([("case".to_owned(), json!(case.name())), ("input".to_owned(), files_of(case))]);
+        line.insert("outputs".to_owned(), Value::Object(self.outputs));
+        line.insert("seconds".to_owned(), json!(spent));
+        line.extend(self.facts);
+        line.insert("error".to_owned(), json!(failure.map(RecipeError::line)));
+        self.results.line(&Value::Object(line).to_string());
+    }
+}
+
+/// A line for a case that an earlier call did.
+pub(crate) fn skipped(results: &dyn Results, case: &Case, outputs: &[&Path]) {
+    let outputs: Vec<String> = outputs.iter().map(|path| path.display().to_string()).collect();
+    let line = json!({
+        "case": case.name(), "input": files_of(case), "outputs": outputs, "skipped": "done by an earlier call",
+        "error": null,
+    });
+    results.line(&line.to_string());
+}
+
+/// One file, or a list of several.
+fn files_of(case: &Case) -> Value {
+    let files: Vec<String> = case.files().map(|file| file.display().to_string()).collect();
+    match &files[..] {
+        [one] => json!(one),
+        _ => json!(files),
+    }
+}

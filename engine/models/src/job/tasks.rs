@@ -1,0 +1,120 @@
+//! The files of each case's results, claimed before the work.
+
+use std::path::{Path, PathBuf};
+
+use hearth_data::dicom::{Series, write};
+use hearth_recipe::{Context, Outcome, RecipeError, notice};
+use hearth_run::outputs::{Outputs, is_made_of, is_whole};
+use serde_json::Value;
+
+use crate::cases::{Case, files_key};
+use crate::job::Job;
+use crate::job::results::skipped;
+use crate::writers::{Writer, wanted};
+
+/// A case, and the files of its results.
+pub(crate) struct Task {
+    pub(crate) case: Case,
+    /// In the order of the table of writers.
+    pub(crate) files: Vec<(&'static Writer, Vec<PathBuf>)>,
+    /// The series that DICOM files refer to.
+    pub(crate) series: Option<Series>,
+    /// The labels of an earlier stage, of a model that continues from them.
+    pub(crate) previous: Option<PathBuf>,
+    /// What the results come from.
+    pub(crate) key: Value,
+    /// Why nothing is predicted.
+    pub(crate) refused: Option<RecipeError>,
+}
+
+impl Task {
+    /// The file of this option.
+    pub(crate) fn asks(&self, flag: &str) -> bool {
+        self.files.iter().any(|(writer, _)| writer.flag == flag)
+    }
+}
+
+/// Plans the results of each case.
+///
+/// # Errors
+/// A result that would replace a file; cases of which none can be predicted.
+pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> Outcome<Vec<Task>> {
+    let model = job.model.key()?;
+    let mut tasks = Vec::new();
+    for path in given {
+        for case in job.model.cases(path, job.series)? {
+            if job.only.is_some_and(|only| !only.contains(&case.name())) {
+                continue;
+            }
+            tasks.extend(task(job, case, &model, outputs)?);
+        }
+    }
+    // Nothing would be done at all.
+    if tasks.iter().all(|task| task.refused.is_some())
+        && let Some(error) = tasks.iter_mut().find_map(|task| task.refused.take())
+    {
+        return Err(error);
+    }
+    Ok(tasks)
+}
+
+/// Claims the files of a case; none where an earlier call made all of them of the same.
+fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outcome<Option<Task>> {
+    let card = job.model.card();
+    let named = |end: &String| {
+        let mut name = case.stem();
+        name.push(end);
+        job.out.join(case.parent()).join(name)
+    };
+    let of = |writer: &'static Writer| {
+        let paths: Vec<PathBuf> = (writer.endings)(&job.outputs, card).iter().map(named).collect();
+        (writer, paths)
+    };
+    let files: Vec<(&'static Writer, Vec<PathBuf>)> = wanted(&job.outputs, card).map(of).collect();
+    let (previous, lacking) = match job.model.previous_stage(&case) {
+        Ok(file) => (file, None),
+        Err(error) => (None, Some(error)),
+    };
+    // A file that cannot be read is reported when its turn comes.
+    let sources: Vec<PathBuf> = case.all_files().into_iter().chain(previous.clone()).collect();
+    let key = key(&sources, model).unwrap_or_default();
+    let is_done = |(writer, paths): &(&Writer, Vec<PathBuf>)| match writer.optional {
+        true => paths.is_empty() || paths.iter().any(|path| path.is_file()),
+        false => paths.iter().all(|path| is_whole(path, job.command)),
+    };
+    let result = files.last().filter(|(writer, _)| writer.flag.is_empty()).and_then(|(_, paths)| paths.first());
+    let same = result.is_some_and(|path| is_made_of(path, &key)) && files.iter().all(is_done);
+    let all: Vec<&Path> = files.iter().flat_map(|(_, paths)| paths).map(PathBuf::as_path).collect();
+    if same && !job.overwrite {
+        notice!("{}: done by an earlier call", case.name());
+        if job.json && job.results.speaks() {
+            let written: Vec<&Path> = all.into_iter().filter(|path| path.is_file()).collect();
+            skipped(job.results, &case, &written);
+        }
+        return Ok(None);
+    }
+    all.into_iter().try_for_each(|path| outputs.claim_for(path, &key))?;
+    let (series, refused) = match files.iter().any(|(writer, _)| writer.needs_series) {
+        false => (None, None),
+        true => match refers_to(&case) {
+            Ok(series) => (Some(series), None),
+            Err(error) => (None, Some(error)),
+        },
+    };
+    Ok(Some(Task { case, files, series, previous, key, refused: lacking.or(refused) }))
+}
+
+/// What a result comes from: its files, and the model.
+fn key(files: &[PathBuf], model: &Value) -> Outcome<Value> {
+    let mut key = files_key(files)?;
+    key["model"] = model.clone();
+    Ok(key)
+}
+
+/// The series that DICOM files of a case's regions refer to. One to which nothing can refer is found
+/// now, and not when its regions are.
+fn refers_to(case: &Case) -> Outcome<Series> {
+    let series = case.dicom().while_doing(|| "--dicom-seg, --rtstruct and --dicom-sr need DICOM images".to_owned())?;
+    write::check(&series).while_doing(|| case.name())?;
+    Ok(series)
+}

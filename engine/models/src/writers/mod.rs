@@ -1,0 +1,132 @@
+//! What a prediction is written as: one row of [`WRITERS`] for each kind of file.
+//!
+//! A row names the option that asks for it, what it needs of the model, the endings of its files and the
+//! function that writes them. Refusals and claims follow from the table, so no option is ignored.
+
+mod options;
+mod picture;
+pub mod regions;
+mod rows;
+
+use std::path::{Path, PathBuf};
+
+use hearth_data::dicom::Series;
+use hearth_recipe::{Outcome, RecipeError};
+use hearth_run::outputs::Outputs;
+use serde_json::Value;
+
+pub use options::{Codes, OutputOptions, SurfaceFormat};
+pub(crate) use picture::Pictures;
+pub use rows::WRITERS;
+
+use crate::cases::Case;
+use crate::job::CaseReport;
+use crate::model::{Abilities, Card, Kind, PredictedMap};
+
+/// What a file needs of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Any prediction.
+    Any,
+    /// Labels, regions or an image.
+    Volume,
+    /// Labels or regions.
+    Labels,
+    /// A probability of each label or region.
+    Probabilities,
+    /// Augmented predictions.
+    Uncertainty,
+}
+
+/// A kind of file.
+pub struct Writer {
+    /// The option that asks for it; empty for the result itself.
+    pub flag: &'static str,
+    /// What it is, after the flag in a sentence: "writes regions".
+    pub what: &'static str,
+    /// What it needs of the model.
+    pub need: Need,
+    /// Whether it refers to a DICOM series.
+    pub needs_series: bool,
+    /// Whether its files may be missing: a label without a voxel has no surface.
+    pub optional: bool,
+    /// Whether it is asked for.
+    pub(crate) wanted: fn(&OutputOptions, &Card) -> bool,
+    /// What follows a case's name in those of its files.
+    pub(crate) endings: fn(&OutputOptions, &Card) -> Vec<String>,
+    /// Writes the files.
+    pub(crate) write: fn(&mut Writing<'_, '_>, &[PathBuf]) -> Outcome,
+}
+
+/// A prediction on its way to files.
+pub(crate) struct Writing<'a, 'b> {
+    pub(crate) options: &'a OutputOptions,
+    pub(crate) card: &'a Card,
+    pub(crate) case: &'a Case,
+    /// None where numbers were predicted.
+    pub(crate) map: Option<&'a dyn PredictedMap>,
+    pub(crate) series: Option<&'a Series>,
+    /// What was drawn; the other results are written although it fails.
+    pub(crate) picture: Option<Outcome<Vec<u8>>>,
+    /// What records say.
+    pub(crate) facts: Value,
+    pub(crate) outputs: &'a Outputs,
+    pub(crate) report: &'a mut CaseReport<'b>,
+}
+
+impl<'a> Writing<'a, '_> {
+    /// The prediction as a map.
+    pub(crate) fn map(&self) -> Outcome<&'a dyn PredictedMap> {
+        self.map.ok_or_else(|| RecipeError::new("numbers of a whole image are no map"))
+    }
+
+    /// Writes a claimed file and its record.
+    pub(crate) fn make(&self, path: &Path, write: impl FnOnce() -> Outcome) -> Outcome {
+        self.outputs.make(path, self.facts.clone(), write)
+    }
+}
+
+/// The rows that are asked for.
+pub(crate) fn wanted<'a>(options: &'a OutputOptions, card: &'a Card) -> impl Iterator<Item = &'static Writer> + 'a {
+    WRITERS.iter().filter(move |writer| (writer.wanted)(options, card))
+}
+
+/// Refuses files that a model cannot give, with what it gives.
+///
+/// # Errors
+/// The first option that cannot be obeyed.
+pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outcome {
+    for writer in wanted(options, card) {
+        let lacks = match writer.need {
+            Need::Any => None,
+            Need::Volume => (card.kind == Kind::Scores).then(|| predicts(card)),
+            Need::Labels => (!card.kind.is_map()).then(|| predicts(card)),
+            Need::Probabilities if !card.kind.is_map() => Some(predicts(card)),
+            Need::Probabilities => (!abilities.probabilities).then(|| of_family(card, "probabilities")),
+            Need::Uncertainty if card.kind == Kind::Scores => Some(predicts(card)),
+            Need::Uncertainty if abilities.augmentation && !abilities.uncertainty => {
+                Some("this call predicts each image once: add --tta flips, or [tta] to the recipe".to_owned())
+            }
+            Need::Uncertainty => (!abilities.uncertainty).then(|| of_family(card, "augmented predictions")),
+        };
+        if let Some(lacks) = lacks {
+            return Err(RecipeError::new(format!("{} {}; {lacks}", writer.flag, writer.what)));
+        }
+    }
+    if options.dicom_seg == Some(hearth_data::dicom::write::SegmentationType::Fractional) && !abilities.probabilities {
+        let what = "--seg-type fractional stores probabilities";
+        return Err(RecipeError::new(format!("{what}; {}", of_family(card, "probabilities"))));
+    }
+    if !options.codes.is_empty() && options.dicom_seg.is_none() && !options.dicom_sr {
+        return Err(RecipeError::new("--codes are those of --dicom-seg and --dicom-sr: give one of them, too"));
+    }
+    Ok(())
+}
+
+fn predicts(card: &Card) -> String {
+    format!("this {} predicts {}: remove it", card.family, card.kind.words())
+}
+
+fn of_family(card: &Card, what: &str) -> String {
+    format!("this {} gives no {what}: remove it", card.family)
+}

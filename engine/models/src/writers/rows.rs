@@ -1,0 +1,247 @@
+//! The rows of the table of writers.
+
+use std::path::PathBuf;
+
+use hearth_data::dicom::Authorship;
+use hearth_data::writers::{RegionFile, SurfaceOptions, file_part};
+use hearth_data::{NiftiOptions, write_nifti};
+use hearth_recipe::{Context, Outcome, RecipeError, notice};
+use hearth_run::folders::replace;
+use serde_json::json;
+
+use crate::model::Kind;
+use crate::writers::regions::{Regions, dicom_ending};
+use crate::writers::{Need, Writer, Writing};
+
+/// Every kind of file that a prediction is written as, in the order in which they are written. The result
+/// comes last: where it is there, all of them are.
+pub const WRITERS: &[Writer] = &[
+    Writer {
+        flag: "--probabilities",
+        what: "writes the probability of each label or region",
+        need: Need::Probabilities,
+        needs_series: false,
+        optional: false,
+        wanted: |options, _| options.probabilities,
+        endings: |_, card| card.probability_endings.iter().map(|end| (*end).to_owned()).collect(),
+        write: probabilities,
+    },
+    Writer {
+        flag: "--dicom-seg",
+        what: "writes regions",
+        need: Need::Labels,
+        needs_series: true,
+        optional: false,
+        wanted: |options, _| options.dicom_seg.is_some(),
+        endings: |options, _| dicom_endings(&options.dicom_seg.map(RegionFile::Segmentation)),
+        write: |writing, paths| {
+            let file = writing.options.dicom_seg.map(RegionFile::Segmentation);
+            dicom(writing, paths, file)
+        },
+    },
+    Writer {
+        flag: "--rtstruct",
+        what: "writes regions",
+        need: Need::Labels,
+        needs_series: true,
+        optional: false,
+        wanted: |options, _| options.rtstruct,
+        endings: |_, _| dicom_endings(&Some(RegionFile::StructureSet)),
+        write: |writing, paths| dicom(writing, paths, Some(RegionFile::StructureSet)),
+    },
+    Writer {
+        flag: "--dicom-sr",
+        what: "writes volumes of regions",
+        need: Need::Labels,
+        needs_series: true,
+        optional: false,
+        wanted: |options, _| options.dicom_sr,
+        endings: |options, _| dicom_endings(&Some(RegionFile::Report(options.dicom_seg))),
+        write: |writing, paths| {
+            let file = RegionFile::Report(writing.options.dicom_seg);
+            dicom(writing, paths, Some(file))
+        },
+    },
+    Writer {
+        flag: "--surfaces",
+        what: "writes regions",
+        need: Need::Labels,
+        needs_series: false,
+        optional: true,
+        wanted: |options, _| options.surfaces.is_some(),
+        endings: |options, card| {
+            let end = options.surfaces.map_or("stl", |format| format.ending());
+            card.labels.iter().map(|label| format!("_{}.{end}", file_part(&label.name))).collect()
+        },
+        write: surfaces,
+    },
+    Writer {
+        flag: "--statistics",
+        what: "measures labels",
+        need: Need::Labels,
+        needs_series: false,
+        optional: false,
+        wanted: |options, _| options.statistics,
+        endings: |_, _| vec!["_statistics.json".to_owned()],
+        write: statistics,
+    },
+    Writer {
+        flag: "--disagreement",
+        what: "writes where the runs differ",
+        need: Need::Volume,
+        needs_series: false,
+        optional: false,
+        wanted: |_, card| card.kind != Kind::Scores && !card.maps.is_empty(),
+        endings: |_, card| card.maps.iter().map(|name| format!("_{name}.nii.gz")).collect(),
+        write: disagreement,
+    },
+    Writer {
+        flag: "--picture",
+        what: "draws the prediction",
+        need: Need::Any,
+        needs_series: false,
+        optional: false,
+        wanted: |options, _| options.picture,
+        endings: |_, _| vec!["_picture.png".to_owned()],
+        write: picture,
+    },
+    Writer {
+        flag: "--uncertainty",
+        what: "compares predictions of augmented images",
+        need: Need::Uncertainty,
+        needs_series: false,
+        optional: false,
+        wanted: |options, _| options.uncertainty,
+        endings: |_, _| vec!["_std.nii.gz".to_owned()],
+        write: uncertainty,
+    },
+    Writer {
+        flag: "",
+        what: "",
+        need: Need::Any,
+        needs_series: false,
+        optional: false,
+        wanted: |_, card| card.kind != Kind::Scores,
+        endings: |_, card| vec![card.ending.clone()],
+        write: result,
+    },
+];
+
+fn dicom_endings(file: &Option<RegionFile>) -> Vec<String> {
+    file.iter().map(|file| dicom_ending(*file).to_owned()).collect()
+}
+
+fn result(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
+    let [path] = paths else { return Ok(()) };
+    let map = writing.map()?;
+    if writing.report.is_json() && writing.card.kind.is_map() {
+        let volumes = Regions::new(map, writing.card, &writing.options.codes)?.volumes();
+        writing.report.volumes(&volumes);
+    }
+    let map = writing.map()?;
+    writing.make(path, || map.write(path).while_doing(|| format!("cannot write {}", path.display())))?;
+    writing.report.file(if writing.card.kind.is_map() { "labels" } else { "image" }, path);
+    Ok(())
+}
+
+fn probabilities(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
+    let map = writing.map()?;
+    let [first, others @ ..] = paths else { return Ok(()) };
+    // One call writes all of them; each has its record.
+    let write = || map.write_probabilities(paths).while_doing(|| format!("cannot write {}", first.display()));
+    writing.make(first, write)?;
+    others.iter().try_for_each(|path| writing.make(path, || Ok(())))?;
+    writing.report.file("probabilities", first);
+    others.iter().for_each(|path| writing.report.file("properties", path));
+    Ok(())
+}
+
+fn dicom(writing: &mut Writing<'_, '_>, paths: &[PathBuf], file: Option<RegionFile>) -> Outcome {
+    let ([path], Some(file)) = (paths, file) else { return Ok(()) };
+    let series = writing.series.ok_or_else(|| RecipeError::new("DICOM files refer to a series, and there is none"))?;
+    let (card, map) = (writing.card, writing.map()?);
+    // One authorship for all files: the report refers to the segmentation that was made with it.
+    let by = authorship(writing);
+    let regions = Regions::new(map, card, &writing.options.codes)?;
+    let bytes = regions.to_dicom(file, series, &by).while_doing(|| format!("cannot write {}", path.display()))?;
+    if Some(&file) == writing.options.dicom_files().first() {
+        for region in regions.missing() {
+            notice!("{}: no voxel of {region:?} was found; the DICOM files say so", writing.case.name());
+        }
+    }
+    let mut facts = writing.facts.clone();
+    facts["series"] = json!(series.uid());
+    writing.outputs.make(path, facts, || replace(path, bytes))?;
+    let kind = dicom_ending(file).trim_start_matches('_').trim_end_matches(".dcm");
+    writing.report.file(&format!("dicom_{kind}"), path);
+    Ok(())
+}
+
+/// Who made the DICOM files of a case.
+fn authorship(writing: &Writing<'_, '_>) -> Authorship {
+    let card = writing.card;
+    let uid = writing.series.map_or("", |series| series.uid());
+    let by = Authorship::new(&card.description).description(&card.title);
+    by.contribution(format!("{}; series {uid}", card.made_by))
+}
+
+fn surfaces(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
+    let Some(format) = writing.options.surfaces else { return Ok(()) };
+    let regions = Regions::new(writing.map()?, writing.card, &writing.options.codes)?;
+    for (place, bytes) in regions.surfaces(format.ending(), &SurfaceOptions::default())? {
+        let Some(path) = paths.get(place) else { continue };
+        writing.make(path, || replace(path, bytes))?;
+        writing.report.file("surface", path);
+    }
+    Ok(())
+}
+
+fn statistics(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
+    let [path] = paths else { return Ok(()) };
+    let (map, incomplete) = (writing.map()?, writing.options.include_incomplete);
+    let table = match map.statistics(incomplete) {
+        Some(table) => table,
+        None => {
+            let image = writing.case.read_image()?;
+            Regions::new(map, writing.card, &writing.options.codes)?.statistics(&image)?
+        }
+    };
+    let cut = map.incomplete().len();
+    writing.make(path, || replace(path, serde_json::to_string_pretty(&table)? + "\n"))?;
+    writing.report.file("statistics", path);
+    if cut > 0 && !incomplete {
+        let (found, verb) = (hearth_registry::counted(cut, "structure"), if cut == 1 { "is" } else { "are" });
+        let what = "near the image's border, and may be cut: 0 in the statistics";
+        notice!("{}: {found} {verb} {what} (--stats-include-incomplete measures all)", writing.case.name());
+    }
+    Ok(())
+}
+
+fn disagreement(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
+    let options = NiftiOptions::default().description(&writing.card.made_by);
+    for (path, (name, map)) in paths.iter().zip(writing.map()?.disagreement()) {
+        let doing = || format!("cannot write {}", path.display());
+        writing.make(path, || write_nifti(path, map, options.clone()).while_doing(doing))?;
+        writing.report.file(name, path);
+    }
+    Ok(())
+}
+
+fn picture(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
+    let ([path], Some(drawn)) = (paths, writing.picture.take()) else { return Ok(()) };
+    let file = drawn?;
+    writing.make(path, || replace(path, file))?;
+    writing.report.file("picture", path);
+    Ok(())
+}
+
+fn uncertainty(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
+    let ([path], Some((std, vvc))) = (paths, writing.map()?.uncertainty()) else { return Ok(()) };
+    let options = NiftiOptions::default().description(&writing.card.made_by);
+    let mut facts = writing.facts.clone();
+    facts["volume_variation_coefficient"] = json!(vvc);
+    let write = || write_nifti(path, std, options).while_doing(|| format!("cannot write {}", path.display()));
+    writing.outputs.make(path, facts, write)?;
+    writing.report.uncertainty(path, vvc);
+    Ok(())
+}
