@@ -146,11 +146,11 @@ fn resampling_is_that_of_totalsegmentator() {
 /// TotalSegmentator's own pass with five small models: its labels and its statistics.
 #[test]
 fn a_pass_of_five_models_is_that_of_totalsegmentator() {
-    use hearth_recipe::nnunet::{NnunetOptions, TotalSegmentator};
+    use hearth_recipe::nnunet::{TotalOptions, TotalSegmentator};
 
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/nnunet/totalsegmentator");
     let pass = folder.join("pass");
-    let opened = TotalSegmentator::open(&pass.join("weights"), &[], None, &NnunetOptions::default())
+    let opened = TotalSegmentator::open(&pass.join("weights"), &TotalOptions::default())
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((opened.models().count(), opened.names().len()), (5, 117));
     let found = opened.predict(&folder.join("lps_3mm/image.nii.gz")).unwrap_or_else(|error| panic!("{error}"));

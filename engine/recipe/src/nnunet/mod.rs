@@ -36,5 +36,5 @@ pub use steps::{
     NnunetPreprocess, NnunetPreviousStage, Normalization, RandNnunetAugment, RandNnunetPatch, RandNnunetPreviousStage,
 };
 pub(crate) use total::models_below;
-pub use total::{TotalLabels, TotalSegmentator};
+pub use total::{TotalCard, TotalLabels, TotalOptions, TotalPrepared, TotalSegmentator};
 pub use train::{preprocessed_recipe, training_recipe};

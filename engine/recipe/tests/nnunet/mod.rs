@@ -3,6 +3,7 @@
 mod faults;
 mod preprocessed;
 mod properties;
+mod total;
 
 use std::fs;
 use std::path::{Path, PathBuf};
