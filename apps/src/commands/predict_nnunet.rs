@@ -46,6 +46,13 @@ pub struct NnunetArgs {
     /// them
     #[arg(long, value_name = "CLASS", num_args = 1..)]
     pub roi_subset: Vec<String>,
+    /// Of a folder with models of several tasks of TotalSegmentator: the task, as total or kidney_cysts
+    #[arg(long, value_name = "TASK")]
+    pub task: Option<String>,
+    /// Of a task of TotalSegmentator: its fast or fastest models, its small or big ones, or as fast-small
+    /// [default: the finest that are there, and big ones]
+    #[arg(long, value_name = "VARIANT")]
+    pub variant: Option<String>,
     /// Of a folder of several models: also write NAME_statistics.json, the volume in mm³ and the mean
     /// intensity of each class; 0 for classes within 3 voxels of the image's border, which may cut them
     #[arg(long)]
@@ -66,6 +73,8 @@ impl NnunetArgs {
             ("--postprocessing", self.postprocessing.is_some()),
             ("--with", !self.with.is_empty()),
             ("--roi-subset", !self.roi_subset.is_empty()),
+            ("--task", self.task.is_some()),
+            ("--variant", self.variant.is_some()),
             ("--statistics", self.statistics),
         ];
         match given.into_iter().find(|(_, given)| *given) {
@@ -103,7 +112,12 @@ struct Planned {
 /// Predicts every case of the given folders. An error in one does not stop the others.
 pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     check(args)?;
-    let of_several = [("--roi-subset", !args.nnunet.roi_subset.is_empty()), ("--statistics", args.nnunet.statistics)];
+    let of_several = [
+        ("--roi-subset", !args.nnunet.roi_subset.is_empty()),
+        ("--task", args.nnunet.task.is_some()),
+        ("--variant", args.nnunet.variant.is_some()),
+        ("--statistics", args.nnunet.statistics),
+    ];
     if let Some((name, _)) = of_several.into_iter().find(|(_, given)| *given) {
         let what = "is for a folder of several models, as TotalSegmentator's; this is one model: remove it";
         return Err(Failure::new(format!("{name} {what}")));

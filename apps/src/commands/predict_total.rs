@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hearth_recipe::nnunet::TotalSegmentator;
+use hearth_recipe::nnunet::{NnunetOptions, TotalOptions, TotalSegmentator};
 use hearth_registry::counted;
 use hearth_train::Ranks;
 use serde_json::{Value, json};
@@ -80,8 +80,20 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
 }
 
 fn open(args: &Args) -> Outcome<TotalSegmentator> {
-    let (given, options) = (&args.nnunet, options(args)?);
-    Ok(TotalSegmentator::open(&args.run, &given.roi_subset, given.step_size, &options)?)
+    Ok(TotalSegmentator::open(&args.run, &total_options(args, options(args)?))?)
+}
+
+/// How several models of a call predict, each of them by `models`.
+pub fn total_options(args: &Args, models: NnunetOptions) -> TotalOptions {
+    let given = &args.nnunet;
+    TotalOptions {
+        subset: given.roi_subset.clone(),
+        step: given.step_size,
+        task: given.task.clone(),
+        variant: given.variant.clone(),
+        models,
+        ..TotalOptions::default()
+    }
 }
 
 /// The images of the arguments: files, and those of folders.
@@ -124,7 +136,8 @@ fn tasks(args: &Args, opened: &TotalSegmentator) -> Outcome<(Outputs, Vec<Task>)
         let facts = std::fs::metadata(&image).while_doing(|| format!("cannot read {}", image.display()))?;
         let changed = facts.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
         let key = json!({"file": [facts.len(), changed.map(|at| at.as_millis() as u64)], "models": models,
-            "classes": opened.names().values().collect::<Vec<_>>(), "incomplete": args.nnunet.stats_include_incomplete});
+            "classes": opened.names().values().collect::<Vec<_>>(), "task": opened.card().task,
+            "incomplete": args.nnunet.stats_include_incomplete});
         let mut all = [Some(&labels), statistics.as_ref()].into_iter().flatten();
         let same = all.clone().all(|path| is_whole(path, COMMAND)) && is_made_of(&labels, &key);
         if same && !args.files.overwrite {

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use hearth_data::dicom::write::{Code, Coding, known_coding};
 use hearth_data::writers::coding_of;
 use hearth_nnunet::DatasetJson;
-use hearth_package::{self as format, Builder, Facts, Kind, Label, MODEL, Manifest, RECIPE, SigningKey, Term, WEIGHTS};
+use hearth_package::{
+    self as format, Builder, Facts, Kind, Label, MODEL, Manifest, Package, RECIPE, SigningKey, Term, WEIGHTS,
+};
 use hearth_pictures::colours::of_class;
 use serde_json::Value;
 
@@ -104,6 +106,34 @@ pub fn codes_of(labels: &[Label]) -> BTreeMap<String, Coding> {
         Some((label.name.clone(), Coding { site, side, ..Coding::new(code(category), code(kind)) }))
     };
     labels.iter().filter_map(coding).collect()
+}
+
+/// The model folder of nnU-Net in a package, unpacked into a temporary folder; none of a run's package.
+///
+/// # Errors
+/// A damaged package, or a temporary folder that cannot be made.
+pub fn unpacked(package: &Package) -> Outcome<Option<Unpacked>> {
+    if package.manifest().kind != Kind::Nnunet {
+        return Ok(None);
+    }
+    let doing = || "cannot make a temporary folder for the model (TMPDIR)".to_owned();
+    let folder = tempfile::Builder::new().prefix("hearth-model-").tempdir().while_doing(doing)?;
+    let path = folder.path().join("model");
+    package.unpack_model(&path)?;
+    Ok(Some(Unpacked { path, _folder: folder }))
+}
+
+/// A model folder that is removed when it is dropped.
+pub struct Unpacked {
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Unpacked {
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 fn of_run(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {

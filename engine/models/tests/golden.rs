@@ -72,8 +72,8 @@ fn postprocessed_labels_are_those_of_nnunet() {
 #[ignore = "needs real files: HEARTH_REAL_DATA"]
 fn fingerprints_are_those_of_nnunet() {
     use hearth_data::Progress;
-    use hearth_recipe::nnunet::NnunetRaw;
-    use hearth_recipe::nnunet::planner::splits;
+    use hearth_models::nnunet::NnunetRaw;
+    use hearth_models::nnunet::planner::splits;
 
     let Some(data) = std::env::var_os("HEARTH_REAL_DATA").map(PathBuf::from) else {
         panic!("HEARTH_REAL_DATA names the folder of the files")
@@ -146,11 +146,11 @@ fn resampling_is_that_of_totalsegmentator() {
 /// TotalSegmentator's own pass with five small models: its labels and its statistics.
 #[test]
 fn a_pass_of_five_models_is_that_of_totalsegmentator() {
-    use hearth_recipe::nnunet::{NnunetOptions, TotalSegmentator};
+    use hearth_models::nnunet::{TotalOptions, TotalSegmentator};
 
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/nnunet/totalsegmentator");
     let pass = folder.join("pass");
-    let opened = TotalSegmentator::open(&pass.join("weights"), &[], None, &NnunetOptions::default())
+    let opened = TotalSegmentator::open(&pass.join("weights"), &TotalOptions::default())
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((opened.models().count(), opened.names().len()), (5, 117));
     let found = opened.predict(&folder.join("lps_3mm/image.nii.gz")).unwrap_or_else(|error| panic!("{error}"));
@@ -185,7 +185,7 @@ fn a_pass_of_five_models_is_that_of_totalsegmentator() {
 /// A run that was exported, as nnunetv2 2.8.1 loaded it and predicted with it.
 #[test]
 fn an_exported_run_predicts_as_in_nnunet() {
-    use hearth_recipe::nnunet::{NnunetOptions, NnunetPredictor};
+    use hearth_models::nnunet::{NnunetOptions, NnunetPredictor};
 
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/nnunet/exported");
     let opened = NnunetPredictor::open(&folder.join("model"), &NnunetOptions::default());

@@ -10,6 +10,7 @@ use hearth_serve::{Answer, Card, Format, Kind, Model, Refusal, Request};
 use super::results::{failed, no_series, of_file, refused};
 use crate::commands::predict::Args as PredictArgs;
 use crate::commands::predict_nnunet::options;
+use crate::commands::predict_total::total_options;
 use crate::error::{Failure, Outcome};
 
 /// The end of label maps, and of images that are read as they are.
@@ -172,15 +173,14 @@ pub struct ServedTotal {
 
 impl ServedTotal {
     pub fn open(name: String, args: &PredictArgs) -> Outcome<Self> {
-        let given = &args.nnunet;
-        let total = TotalSegmentator::open(&args.run, &given.roi_subset, given.step_size, &quiet(args)?)?;
+        let total = TotalSegmentator::open(&args.run, &total_options(args, quiet(args)?))?;
         let card = Card {
             name,
             description: format!("{} models of nnU-Net side by side", total.models().count()),
             kind: Kind::Segmentation,
             dimension: 3,
             labels: total.names().iter().map(|(label, name)| (name.clone(), u32::from(*label))).collect(),
-            channels: vec!["CT".to_owned()],
+            channels: vec![total.card().modality.to_string()],
             checksum: None,
         };
         Ok(Self { card, total })

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use hearth_nnunet::{Case, Volume, postprocess, probabilities};
 
-use crate::nnunet::predict::{NnunetOptions, NnunetPredictor, Predicted};
+use crate::nnunet::predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
+use hearth_recipe::nnunet::CaseImage;
 use hearth_recipe::{Outcome, RecipeError};
 
 /// Models whose probabilities are averaged: configurations of one data set, or one model alone.
@@ -61,11 +62,47 @@ impl NnunetEnsemble {
         first.predict_with(case, previous, wanted)
     }
 
+    /// An image as each model takes it. `previous` is the file of the labels of an earlier stage.
+    ///
+    /// # Errors
+    /// An image that does not fit the models.
+    pub fn prepare(&self, image: CaseImage, previous: Option<&Path>) -> Outcome<Vec<Preparation>> {
+        let (last, others) = match self.members.split_last() {
+            Some(parts) => parts,
+            None => return Ok(Vec::new()),
+        };
+        let all = others.iter().map(|member| member.prepare_image(image.clone(), previous));
+        let mut all = all.collect::<Outcome<Vec<_>>>()?;
+        all.push(last.prepare_image(image, previous)?);
+        Ok(all)
+    }
+
+    /// The labels of an image that was prepared for each model, and probabilities if they are `wanted`.
+    ///
+    /// # Errors
+    /// What a device did not compute.
+    pub fn compute(&self, prepared: Vec<Preparation>, wanted: bool) -> Outcome<Predicted> {
+        let several = self.members.len() > 1;
+        let found = self.members.iter().zip(prepared).map(|(member, one)| {
+            let logits = member.logits(&one.data)?;
+            member.export(&logits, one.origin, one.grid, wanted || several)
+        });
+        self.merged(found, wanted)
+    }
+
     fn mean(&self, case: &Case, previous: Option<&Path>, wanted: bool) -> Outcome<Predicted> {
+        self.merged(self.members.iter().map(|member| member.predict_with(case, previous, true)), wanted)
+    }
+
+    /// What the models predict together; of one model its own prediction.
+    fn merged(&self, found: impl Iterator<Item = Outcome<Predicted>>, wanted: bool) -> Outcome<Predicted> {
         let mut last = None;
         let mut all: Vec<Volume> = Vec::with_capacity(self.members.len());
-        for member in &self.members {
-            let mut found = member.predict_with(case, previous, true)?;
+        for found in found {
+            let mut found = found?;
+            if self.members.len() == 1 {
+                return Ok(found);
+            }
             all.extend(found.probabilities.take());
             last = Some(found);
         }

@@ -16,6 +16,7 @@
 mod checkpoint;
 mod ensemble;
 mod export;
+mod model;
 mod network;
 mod predict;
 mod properties;
@@ -26,8 +27,9 @@ pub use export::{ExportOptions, export};
 pub use hearth_nnunet::{Case, DatasetJson, Folds, ModelFolder, Plans, planner};
 pub use hearth_recipe::nnunet::{
     CaseImage, Grid, NnunetPreprocess, NnunetPreviousStage, NnunetRaw, Normalization, RandNnunetAugment,
-    RandNnunetPatch, RandNnunetPreviousStage, preprocessed_recipe, training_recipe,
+    RandNnunetPatch, RandNnunetPreviousStage, Reader, preprocessed_recipe, training_recipe,
 };
+pub use model::NnunetModel;
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub(crate) use total::models_below;
-pub use total::{TotalLabels, TotalSegmentator};
+pub use total::{TotalCard, TotalLabels, TotalModel, TotalOptions, TotalPrepared, TotalSegmentator};

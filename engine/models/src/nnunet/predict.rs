@@ -113,6 +113,11 @@ pub struct Predicted {
 }
 
 impl Predicted {
+    /// The grid of the image.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
     /// Writes the labels on the image's grid.
     ///
     /// # Errors
@@ -295,19 +300,33 @@ impl NnunetPredictor {
         if usual.is_file() { Ok(usual) } else { labels_of_stage(folder, &case.name) }
     }
 
-    /// Reads and preprocesses a case.
+    /// What reads its images.
+    pub fn reader(&self) -> Reader {
+        self.reader
+    }
+
+    /// Reads and preprocesses a case. `previous` is the folder of the earlier stage's labels.
     ///
     /// # Errors
     /// As [`predict`](Self::predict).
     pub fn prepare(&self, case: &Case, previous: Option<&Path>) -> Outcome<Preparation> {
-        let CaseImage { volume, spacing, grid } = read(self.reader, case)?;
+        let previous = match (&self.configuration.previous_stage, previous) {
+            (Some(_), Some(folder)) => Some(self.previous_labels(folder, case)?),
+            _ => None,
+        };
+        self.prepare_image(read(self.reader, case)?, previous.as_deref())
+    }
+
+    /// Preprocesses an image. `previous` is the file of the labels of an earlier stage.
+    ///
+    /// # Errors
+    /// As [`predict`](Self::predict).
+    pub fn prepare_image(&self, image: CaseImage, previous: Option<&Path>) -> Outcome<Preparation> {
+        let CaseImage { volume, spacing, grid } = image;
         let foreground = &self.folder.dataset.labels.foreground;
         let labels = match (&self.configuration.previous_stage, previous) {
             (None, _) => None,
-            (Some(_), Some(folder)) => {
-                let path = self.previous_labels(folder, case)?;
-                Some(read_labels(self.reader, &path, &grid).while_doing(|| "the previous stage")?)
-            }
+            (Some(_), Some(path)) => Some(read_labels(self.reader, path, &grid).while_doing(|| "the previous stage")?),
             (Some(stage), None) => {
                 let what = format!("{} continues from the labels of {stage}", self.configuration.name);
                 return Err(RecipeError::new(format!(

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use hearth_recipe::bundle::{Bundle, RunOptions, Told, needs, run};
+use hearth_models::bundle::{Bundle, RunOptions, Told, needs, run};
 
 use crate::replay::{all_weights, copy, stored};
 

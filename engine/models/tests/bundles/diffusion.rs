@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use hearth_recipe::bundle::{Bundle, RunOptions, Told, needs, run};
+use hearth_models::bundle::{Bundle, RunOptions, Told, needs, run};
 use safetensors::tensor::SafeTensors;
 use serde_json::{Value, json};
 

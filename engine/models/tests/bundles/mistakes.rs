@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use hearth_recipe::bundle::{Bundle, RunOptions, run};
+use hearth_models::bundle::{Bundle, RunOptions, run};
 use serde_json::{Value, json};
 
 type Tested = Result<(), Box<dyn Error>>;

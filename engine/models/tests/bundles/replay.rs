@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Tensor;
 use hearth_data::read_image;
-use hearth_recipe::bundle::{Bundle, RunOptions, Told, run};
+use hearth_models::bundle::{Bundle, RunOptions, Told, run};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hearth_recipe::nnunet::{Folds, NnunetEnsemble, NnunetOptions, NnunetPredictor};
+use hearth_models::nnunet::{Folds, NnunetEnsemble, NnunetOptions, NnunetPredictor};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -44,7 +44,7 @@ impl Copy {
     }
 }
 
-fn copied(from: &Path, to: &Path) {
+pub(super) fn copied(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder").flatten() {
         let target = to.join(entry.file_name());

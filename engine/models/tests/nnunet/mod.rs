@@ -3,13 +3,14 @@
 mod faults;
 mod preprocessed;
 mod properties;
+mod total;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use hearth_data::{Image, read_image};
+use hearth_models::nnunet::{Folds, NnunetOptions, NnunetPredictor};
 use hearth_nnunet::Volume;
-use hearth_recipe::nnunet::{Folds, NnunetOptions, NnunetPredictor};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hearth_data::{DrawKey, Sample};
+use hearth_models::nnunet::{preprocessed_recipe, training_recipe};
 use hearth_nnunet::{DatasetJson, parse_json};
-use hearth_recipe::nnunet::{preprocessed_recipe, training_recipe};
 use hearth_recipe::recipe::Document;
 use hearth_recipe::run::folders::open_run;
 use hearth_recipe::run::{Cases, Plan, Session, Trained, Wanted};

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use hearth_models::nnunet::{NnunetOptions, NnunetPredictor};
 use hearth_nnunet::checkpoint::write_values;
-use hearth_recipe::nnunet::{NnunetOptions, NnunetPredictor};
 use serde_json::Value;
 
 /// All that is recorded is there, numbers within the roundings of f32; more may be.

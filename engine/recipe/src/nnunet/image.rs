@@ -10,6 +10,9 @@ use hearth_nnunet::{Axes3, Case, Volume};
 
 use crate::error::{Context, Outcome, RecipeError};
 
+/// The spacing of pictures, as nnU-Net has it.
+const PICTURE: Axes3<f64> = [999.0, 1.0, 1.0];
+
 /// Endings of label maps that can be written.
 const WRITTEN: [&str; 3] = [".nii.gz", ".nii", ".png"];
 
@@ -108,6 +111,51 @@ pub fn read(reader: Reader, case: &Case) -> Outcome<CaseImage> {
     whole.ok_or_else(|| RecipeError::new(format!("case {} has no file", case.name)))
 }
 
+impl CaseImage {
+    /// An image that another reader read, as this one has it: a series of DICOM, a format that nnU-Net does
+    /// not read.
+    ///
+    /// # Errors
+    /// Values that a device did not compute.
+    pub fn of_image(image: &Image, reader: Reader) -> Outcome<Self> {
+        let [channels, x, y, z] = image.data.dims();
+        let flat = image.meta.spatial_dims == 2 && z == 1;
+        let mut header = Header::default();
+        header.dim = if flat { vec![x, y] } else { vec![x, y, z] };
+        header.srow = [image.affine[0], image.affine[1], image.affine[2]];
+        header.sform_code = 1;
+        header.pixdim[1..4].copy_from_slice(&affine::spacing(&image.affine));
+        let host = image.clone().to_host().map_err(|error| RecipeError::of_device(&error))?;
+        // An image's last axis is the fastest, that of nnU-Net's arrays is x.
+        let volume = Volume::new(channels, [x, y, z], host.to_vec()).map(|volume| volume.transposed([2, 1, 0]));
+        let volume = volume.ok_or_else(|| RecipeError::new("values of the image are missing"))?;
+        Ok(match reader {
+            Reader::SimpleItk { reorient } => on_grid(header, volume, LabelAffine::Both, reorient),
+            Reader::Nibabel { reorient } => on_grid(header, volume, LabelAffine::Matrix, reorient),
+            Reader::Picture => {
+                let volume = volume.transposed([0, 2, 1]);
+                CaseImage { volume, spacing: PICTURE, grid: Grid::Picture }
+            }
+        })
+    }
+
+    /// Adds the channels of another image of the same case.
+    ///
+    /// # Errors
+    /// Another size.
+    pub fn with_channels(mut self, other: Self) -> Outcome<Self> {
+        if self.volume.shape != other.volume.shape {
+            let (one, two) = (self.volume.shape, other.volume.shape);
+            return Err(RecipeError::new(format!(
+                "channels of a case must agree: they have {one:?} and {two:?} voxels"
+            )));
+        }
+        self.volume.channels += other.volume.channels;
+        self.volume.data.extend(other.volume.data);
+        Ok(self)
+    }
+}
+
 fn differs(path: &Path, what: &str, first: &str, case: &Case) -> RecipeError {
     let other = case.files.first().map(|path| path.display().to_string()).unwrap_or_default();
     RecipeError::new(format!("{}: {what}, and {other} has {first}: channels of a case must agree", path.display()))
@@ -123,7 +171,7 @@ fn read_file(reader: Reader, path: &PathBuf) -> Outcome<CaseImage> {
             let volume = Volume::new(channels, [1, height, width], image.to_vec());
             let volume = volume.filter(|_| image.shape()[2] == 1);
             let volume = volume.ok_or_else(|| RecipeError::new(format!("{}: not a flat picture", path.display())))?;
-            Ok(CaseImage { volume, spacing: [999.0, 1.0, 1.0], grid: Grid::Picture })
+            Ok(CaseImage { volume, spacing: PICTURE, grid: Grid::Picture })
         }
         Reader::SimpleItk { reorient } => read_nifti(path, LabelAffine::Both, reorient),
         Reader::Nibabel { reorient } => read_nifti(path, LabelAffine::Matrix, reorient),
@@ -134,19 +182,24 @@ fn read_nifti(path: &Path, affine: LabelAffine, reorient: bool) -> Outcome<CaseI
     let (header, values) = read_nifti_values(path)?;
     let axis = |i: usize| header.dim.get(i).copied().unwrap_or(1);
     let channels = header.dim.iter().skip(3).product();
+    let volume = Volume::new(channels, [axis(2), axis(1), axis(0)], values);
+    let volume = volume.ok_or_else(|| RecipeError::new(format!("{}: values are missing", path.display())))?;
+    Ok(on_grid(header, volume, affine, reorient))
+}
+
+/// An image on the grid of a header, turned to RAS if that is wanted.
+fn on_grid(header: Header, mut volume: Volume, affine: LabelAffine, reorient: bool) -> CaseImage {
     let mut spacing = [header.pixdim[3], header.pixdim[2], header.pixdim[1]];
     if header.dim.len() < 3 {
         // A slice is far from all others.
         spacing[0] = 999.0 * spacing[1].max(spacing[2]);
     }
-    let volume = Volume::new(channels, [axis(2), axis(1), axis(0)], values);
-    let mut volume = volume.ok_or_else(|| RecipeError::new(format!("{}: values are missing", path.display())))?;
     let turned = reorient.then(|| to_ras(&header)).flatten();
     if let Some(turned) = turned {
         volume = turn(volume, turned);
         spacing = turned.map(|(axis, _)| spacing[axis]);
     }
-    Ok(CaseImage { volume, spacing, grid: Grid::Nifti { header: Box::new(header), affine, turned } })
+    CaseImage { volume, spacing, grid: Grid::Nifti { header: Box::new(header), affine, turned } }
 }
 
 /// For each axis S, A and R, slowest first, the axis of the file (z, y, x) that runs along it, and
@@ -210,6 +263,26 @@ impl Grid {
         }
     }
 
+    /// A map in the axes in which images are read, `[C, z, y, x]`, as an image `[C, X, Y, Z]` on the grid of
+    /// the file.
+    pub fn image<T: Copy + Send + Sync + Default + Into<f32>>(&self, map: &Volume<T>) -> Image {
+        let (turned, affine) = match self {
+            Grid::Nifti { header, turned, .. } => (*turned, header.affine()),
+            Grid::Picture => (None, affine::IDENTITY),
+        };
+        let map = match turned {
+            Some(turned) => turn_back(map.clone(), turned),
+            None => map.clone(),
+        };
+        let (channels, [z, y, x]) = (map.channels, map.shape);
+        let values = map.transposed([2, 1, 0]).data.into_iter().map(Into::into).collect();
+        let mut image = Image::from_values(values, [channels, x, y, z], affine, &hearth_data::host_device());
+        if let Grid::Nifti { header, .. } = self {
+            image.meta.spatial_dims = header.dim.len().clamp(2, 3);
+        }
+        image
+    }
+
     /// Writes labels on this grid; `wide` as 16 bits.
     pub fn write(&self, path: &Path, labels: &Volume<u16>, wide: bool) -> Outcome {
         match self {
@@ -218,15 +291,8 @@ impl Grid {
                 let labels = turned.as_ref().unwrap_or(labels);
                 Ok(write_nifti_labels(path, header, &labels.data, wide, *affine)?)
             }
-            Grid::Picture => {
-                let [_, height, width] = labels.shape;
-                // The first axis of an image is the picture's width.
-                let columns = (0..width).flat_map(|x| (0..height).map(move |y| y * width + x));
-                let values = columns.map(|at| f32::from(labels.data[at])).collect();
-                let shape = [1, width, height, 1];
-                let image = Image::from_values(values, shape, affine::IDENTITY, &burn::tensor::Device::flex());
-                write_image(path, &image, &WriteOptions::label()).while_doing(|| path.display().to_string())
-            }
+            Grid::Picture => write_image(path, &self.image(labels), &WriteOptions::label())
+                .while_doing(|| path.display().to_string()),
         }
     }
 }

@@ -1,97 +1,10 @@
-//! What TotalSegmentator does around its models: resampling there and back, and its label map.
+//! Resampling of images to the voxels of TotalSegmentator's models, and of labels back to the image.
 
 use rayon::prelude::*;
 
 use crate::error::{NnunetError, Result};
 use crate::preprocess::target_shape;
 use crate::volume::{Axes3, Volume};
-
-/// The classes of TotalSegmentator's task `total`, whose labels are 1, 2, ... in this order. Names
-/// with a number stand for themselves alone.
-pub fn total_classes() -> Vec<String> {
-    let mut names: Vec<String> = ORGANS.iter().map(|name| (*name).to_owned()).collect();
-    names.extend(["sacrum", "vertebrae_S1"].map(str::to_owned));
-    for (letter, count) in [('L', 5), ('T', 12), ('C', 7)] {
-        names.extend((1..=count).rev().map(|number| format!("vertebrae_{letter}{number}")));
-    }
-    names.extend(HEART_AND_MUSCLES.iter().map(|name| (*name).to_owned()));
-    for side in ["left", "right"] {
-        names.extend((1..=12).map(|number| format!("rib_{side}_{number}")));
-    }
-    names.extend(["sternum", "costal_cartilages"].map(str::to_owned));
-    names
-}
-
-const ORGANS: [&str; 24] = [
-    "spleen",
-    "kidney_right",
-    "kidney_left",
-    "gallbladder",
-    "liver",
-    "stomach",
-    "pancreas",
-    "adrenal_gland_right",
-    "adrenal_gland_left",
-    "lung_upper_lobe_left",
-    "lung_lower_lobe_left",
-    "lung_upper_lobe_right",
-    "lung_middle_lobe_right",
-    "lung_lower_lobe_right",
-    "esophagus",
-    "trachea",
-    "thyroid_gland",
-    "small_bowel",
-    "duodenum",
-    "colon",
-    "urinary_bladder",
-    "prostate",
-    "kidney_cyst_left",
-    "kidney_cyst_right",
-];
-
-const HEART_AND_MUSCLES: [&str; 41] = [
-    "heart",
-    "aorta",
-    "pulmonary_vein",
-    "brachiocephalic_trunk",
-    "subclavian_artery_right",
-    "subclavian_artery_left",
-    "common_carotid_artery_right",
-    "common_carotid_artery_left",
-    "brachiocephalic_vein_left",
-    "brachiocephalic_vein_right",
-    "atrial_appendage_left",
-    "superior_vena_cava",
-    "inferior_vena_cava",
-    "portal_vein_and_splenic_vein",
-    "iliac_artery_left",
-    "iliac_artery_right",
-    "iliac_vena_left",
-    "iliac_vena_right",
-    "humerus_left",
-    "humerus_right",
-    "scapula_left",
-    "scapula_right",
-    "clavicula_left",
-    "clavicula_right",
-    "femur_left",
-    "femur_right",
-    "hip_left",
-    "hip_right",
-    "spinal_cord",
-    "gluteus_maximus_left",
-    "gluteus_maximus_right",
-    "gluteus_medius_left",
-    "gluteus_medius_right",
-    "gluteus_minimus_left",
-    "gluteus_minimus_right",
-    "autochthon_left",
-    "autochthon_right",
-    "iliopsoas_left",
-    "iliopsoas_right",
-    "brain",
-    "skull",
-];
 
 /// Positions in `from` voxels of `to` voxels over the same ends.
 fn ends_on_ends(from: usize, to: usize) -> impl Fn(usize) -> f64 {
@@ -155,13 +68,6 @@ pub fn restored(labels: &Volume<u16>, shape: Axes3) -> Volume<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn classes_are_those_of_totalsegmentator() {
-        let recorded: serde_json::Value =
-            serde_json::from_str(include_str!("../tests/recorded/total_classes.json")).expect("JSON");
-        assert_eq!(recorded["classes"], serde_json::json!(total_classes()));
-    }
 
     #[test]
     fn ends_lie_on_ends() {

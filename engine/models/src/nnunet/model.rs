@@ -1,0 +1,283 @@
+//! A trained model of nnU-Net, or several that are averaged, as a [`Model`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hearth_data::{Image, Item, Parts, read_image_with};
+use hearth_nnunet::{Case as Channels, LabelManager};
+use hearth_recipe::nnunet::{CaseImage, Reader};
+use hearth_recipe::{Context, Outcome, RecipeError};
+use serde_json::{Map, Value, json};
+
+use crate::cases::{Case, CaseFinder};
+use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
+use crate::nnunet::{NnunetEnsemble, Predicted, Preparation};
+use crate::package::Unpacked;
+
+/// Models of nnU-Net as a model.
+pub struct NnunetModel {
+    ensemble: Arc<NnunetEnsemble>,
+    card: Card,
+    /// The folder of the labels of an earlier stage.
+    previous: Option<PathBuf>,
+    /// A package's folder, which networks are read from.
+    _unpacked: Option<Unpacked>,
+}
+
+impl NnunetModel {
+    /// Opened models. `previous` is the folder of the labels of an earlier stage, of models that continue
+    /// from them.
+    pub fn new(ensemble: NnunetEnsemble, previous: Option<PathBuf>, unpacked: Option<Unpacked>) -> Self {
+        Self { card: card(&ensemble), ensemble: Arc::new(ensemble), previous, _unpacked: unpacked }
+    }
+}
+
+fn card(ensemble: &NnunetEnsemble) -> Card {
+    let first = ensemble.first();
+    let (dataset, plans) = (&first.folder.dataset, &first.folder.plans);
+    let manager = &dataset.labels;
+    let regions = manager.has_regions();
+    let heads = manager.heads.iter().filter(|(_, labels)| labels.iter().any(|label| *label > 0));
+    let label = |(place, (name, labels)): (usize, &(String, Vec<u16>))| {
+        let own = labels.first().copied().unwrap_or_default();
+        ClassLabel::new(if regions { place as u32 + 1 } else { u32::from(own) }, name)
+    };
+    // A region is written with one of its labels, and its own is the last.
+    let file_label = |(name, labels): &(String, Vec<u16>)| {
+        let label = *if regions { labels.last()? } else { labels.first()? };
+        Some((name.clone(), u32::from(label)))
+    };
+    let members = ensemble.members().iter().map(|member| member.configuration.name.as_str());
+    let configurations = members.collect::<Vec<_>>().join(", ");
+    let title = plans.dataset_name.clone();
+    let ct = dataset.channel_names.iter().any(|name| name.eq_ignore_ascii_case("ct"));
+    Card {
+        family: "model of nnU-Net",
+        description: format!("nnU-Net {title}, {configurations}"),
+        made_by: format!("hearth {} nnU-Net {title} {configurations}", env!("CARGO_PKG_VERSION")),
+        kind: if regions { Kind::Regions } else { Kind::Labels },
+        labels: heads.clone().enumerate().map(label).collect(),
+        file_labels: heads.filter_map(file_label).collect(),
+        channels: dataset.channel_names.clone(),
+        modalities: if ct { vec!["CT".to_owned()] } else { Vec::new() },
+        checksum: None,
+        ending: dataset.file_ending.clone(),
+        probability_endings: vec![".npz", ".pkl"],
+        names_a_winner: false,
+        maps: Vec::new(),
+        title,
+    }
+}
+
+impl Model for NnunetModel {
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { probabilities: true, uncertainty: false, augmentation: false }
+    }
+
+    fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
+        let first = self.ensemble.first();
+        match numbered(first, given)? {
+            Some(cases) if series.is_none() => Ok(cases.into_iter().map(of_channels).collect()),
+            Some(_) => {
+                let what = format!("--series: {} holds no DICOM, but images of numbered channels", given.display());
+                Err(RecipeError::new(what))
+            }
+            None => found(&self.card, given, series),
+        }
+    }
+
+    fn preparer(&self) -> Arc<dyn Prepare> {
+        Arc::new(NnunetPreparer(self.ensemble.clone()))
+    }
+
+    fn predict(&self, prepared: Prepared, asked: Asked) -> Outcome<Prediction> {
+        let prepared = prepared.take::<Vec<Preparation>>()?;
+        let found = self.ensemble.compute(prepared, asked.probabilities)?;
+        let labels = self.ensemble.first().folder.dataset.labels.clone();
+        Ok(Prediction::Map(Box::new(NnunetMap { found, labels })))
+    }
+
+    fn key(&self) -> Outcome<Value> {
+        let members = self.ensemble.members().iter().map(|member| member.key());
+        Ok(Value::Array(members.collect::<Outcome<Vec<Value>>>()?))
+    }
+
+    fn record(&self) -> Map<String, Value> {
+        let folder = &self.ensemble.first().folder;
+        let heads: Vec<&str> = folder.dataset.labels.heads.iter().map(|(name, _)| name.as_str()).collect();
+        let models: Vec<String> =
+            self.ensemble.members().iter().map(|member| member.folder.path.display().to_string()).collect();
+        Map::from_iter([
+            ("dataset".to_owned(), json!(folder.plans.dataset_name)),
+            ("heads".to_owned(), json!(heads)),
+            ("models".to_owned(), json!(models)),
+        ])
+    }
+
+    fn previous_stage(&self, case: &Case) -> Outcome<Option<PathBuf>> {
+        let first = self.ensemble.first();
+        match (&first.configuration.previous_stage, &self.previous) {
+            (None, _) => Ok(None),
+            (Some(_), Some(folder)) => first.previous_labels(folder, &channels_of(case)).map(Some),
+            (Some(stage), None) => Err(RecipeError::new(format!(
+                "{} continues from the labels of {stage}: predict with that first, and give its results by \
+                 --previous-stage",
+                first.configuration.name
+            ))),
+        }
+    }
+
+    /// `plans.json` and `dataset.json`, which nnU-Net's ensembles read next to probabilities.
+    fn companions(&self, asked: Asked) -> Outcome<Vec<(String, String)>> {
+        if !asked.probabilities {
+            return Ok(Vec::new());
+        }
+        let folder = &self.ensemble.first().folder;
+        let files = [("plans.json", &folder.plans.raw), ("dataset.json", &folder.dataset.raw)];
+        files
+            .into_iter()
+            .map(|(name, value)| Ok((name.to_owned(), serde_json::to_string_pretty(value)? + "\n")))
+            .collect()
+    }
+}
+
+/// A case of numbered channels with its files.
+fn of_channels(case: Channels) -> Case {
+    Case::Item(Box::new(Item::new(&case.name).with_parts("image", Parts::new(case.files))))
+}
+
+/// The files of a case by channel, and its name.
+fn channels_of(case: &Case) -> Channels {
+    Channels { name: case.stem().to_string_lossy().into_owned(), files: case.files().cloned().collect() }
+}
+
+/// The cases `NAME_0000`, `NAME_0001`, ... of a folder, or the one that a file is of; none where nothing is
+/// numbered.
+fn numbered(first: &crate::nnunet::NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Channels>>> {
+    let ending = &first.folder.dataset.file_ending;
+    let is_numbered = |path: &Path| -> Option<String> {
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        let (name, number) = name.strip_suffix(ending.as_str())?.rsplit_once('_')?;
+        let digits = number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty();
+        digits.then(|| name.to_owned())
+    };
+    if given.is_dir() {
+        let entries = std::fs::read_dir(given).while_doing(|| format!("cannot read the folder {}", given.display()))?;
+        let any = entries.flatten().any(|entry| is_numbered(&entry.path()).is_some());
+        return if any { first.cases(given).map(Some) } else { Ok(None) };
+    }
+    if !given.is_file() {
+        return Err(RecipeError::new(format!("-i {}: there is no such file or folder", given.display())));
+    }
+    let Some(name) = is_numbered(given) else { return Ok(None) };
+    let folder = given.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let found = first.cases(folder)?;
+    Ok(Some(found.into_iter().filter(|case| case.name == name).collect()))
+}
+
+/// Cases of other names and formats: files, data sets, series of DICOM. Each has all channels.
+fn found(card: &Card, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
+    let finder = CaseFinder { layout: None, images: &card.channels, modalities: &card.modalities, series: None };
+    let cases = finder.find(given, series)?;
+    let (wanted, ending) = (card.channels.len(), &card.ending);
+    for case in &cases {
+        let files = case.files().count();
+        // One file may hold all channels: reading says so.
+        if files != wanted && !(files == 1 && matches!(case, Case::File(_)) && wanted > 1 && is_nifti(case)) {
+            let name = case.name();
+            return Err(RecipeError::new(format!(
+                "{name} has {files} of the model's {wanted} channels ({}): name their files NAME_0000{ending}, \
+                 NAME_0001{ending}, ... and give the folder, or a table with a column for each",
+                card.channels.join(", ")
+            )));
+        }
+    }
+    Ok(cases)
+}
+
+fn is_nifti(case: &Case) -> bool {
+    case.files().all(|file| {
+        let name = file.to_string_lossy().to_lowercase();
+        name.ends_with(".nii.gz") || name.ends_with(".nii")
+    })
+}
+
+/// Reads cases for models of nnU-Net.
+struct NnunetPreparer(Arc<NnunetEnsemble>);
+
+impl Prepare for NnunetPreparer {
+    fn prepare(&self, case: &Case, previous: Option<&Path>) -> Outcome<Prepared> {
+        let first = self.0.first();
+        let image = read_case(case, first.reader(), &first.folder.dataset.file_ending)?;
+        let bytes = 4 * image.volume.data.len() as u64 * (2 + self.0.members().len() as u64);
+        Ok(Prepared::new(self.0.prepare(image, previous)?, bytes))
+    }
+}
+
+/// The image of a case: by nnU-Net's reader where its files are of the model's format, else by the reader
+/// of their own.
+pub(crate) fn read_case(case: &Case, reader: Reader, ending: &str) -> Outcome<CaseImage> {
+    let channels = channels_of(case);
+    let own = |path: &PathBuf| path.is_file() && path.to_string_lossy().ends_with(ending);
+    if !matches!(case, Case::Series(_)) && channels.files.iter().all(own) {
+        return hearth_recipe::nnunet::read(reader, &channels);
+    }
+    let mut whole: Option<CaseImage> = None;
+    for file in &channels.files {
+        let image = read_image_with(file, &case.reading())?;
+        let one = CaseImage::of_image(&image, reader)?;
+        whole = Some(match whole {
+            Some(first) => first.with_channels(one).while_doing(|| file.display().to_string())?,
+            None => one,
+        });
+    }
+    whole.ok_or_else(|| RecipeError::new(format!("{} has no file", case.name())))
+}
+
+/// What models of nnU-Net predict.
+struct NnunetMap {
+    found: Predicted,
+    labels: LabelManager,
+}
+
+impl PredictedMap for NnunetMap {
+    fn image(&self) -> Outcome<Image> {
+        let grid = self.found.grid();
+        if !self.labels.has_regions() {
+            return Ok(grid.image(&self.found.labels));
+        }
+        let heads: Vec<&Vec<u16>> = self.labels.heads.iter().map(|(_, labels)| labels).collect();
+        let mut regions = hearth_nnunet::Volume::<u8>::zeros(heads.len(), self.found.labels.shape);
+        let voxels = self.found.labels.voxels();
+        for (labels, channel) in heads.iter().zip(regions.data.chunks_mut(voxels.max(1))) {
+            for (label, out) in self.found.labels.data.iter().zip(channel) {
+                *out = u8::from(labels.contains(label));
+            }
+        }
+        Ok(grid.image(&regions))
+    }
+
+    fn file_image(&self) -> Outcome<Image> {
+        Ok(self.found.grid().image(&self.found.labels))
+    }
+
+    fn write(&self, path: &Path) -> Outcome {
+        self.found.write(path)
+    }
+
+    fn probabilities(&self) -> Outcome<Option<Image>> {
+        Ok(self.found.probabilities.as_ref().map(|found| self.found.grid().image(found)))
+    }
+
+    fn write_probabilities(&self, paths: &[PathBuf]) -> Outcome {
+        if let [probabilities, properties] = paths {
+            self.found.write_probabilities(probabilities)?;
+            self.found.write_properties(properties)?;
+        }
+        Ok(())
+    }
+}
