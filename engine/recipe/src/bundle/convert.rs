@@ -11,7 +11,7 @@ use hearth_nn::optim::OptimizerSpec;
 use hearth_nn::weights;
 use hearth_registry::{Document, Kind, Node, Registry};
 
-use super::networks::{Networks, spec};
+use super::networks::{Loads, Networks, spec};
 use super::nodes::{base_names, components, is, table};
 use super::run::{self, RunOptions};
 use crate::error::{Context, Outcome, RecipeError};
@@ -312,9 +312,9 @@ impl Making<'_> {
         };
         let device = hearth_data::host_device();
         let mut networks = Networks::default();
-        networks
-            .load(&loader, self.bundle.root(), &device)
-            .while_doing(|| format!("the weights {}", path.display()))?;
+        let root = self.bundle.root();
+        let loads = Loads::new(&loader, root).map_err(|faults| super::run::all(&faults))?;
+        networks.load(&loads, root, &device).while_doing(|| format!("the weights {}", path.display()))?;
         Ok(Some(weights::to_bytes(networks.get(network, &device)?)?))
     }
 
