@@ -39,6 +39,7 @@ mod odd_places;
 mod packages;
 mod pathology;
 mod pictures;
+mod plan;
 mod plugins_in_c;
 mod predict;
 mod profile;

@@ -1,5 +1,5 @@
 //! Trained models of nnU-Net v2: their networks, images and predictions; fingerprints and plans of
-//! data sets in its raw layout, and recipes that train them with its settings.
+//! data sets in its raw layout and in any other, and recipes that train them with its settings.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -18,10 +18,12 @@ mod checkpoint;
 mod ensemble;
 mod export;
 mod image;
+mod listed;
 mod network;
 mod predict;
 mod properties;
 mod raw;
+mod source;
 mod steps;
 mod total;
 mod train;
@@ -30,11 +32,13 @@ pub use ensemble::NnunetEnsemble;
 pub use export::{ExportOptions, export};
 pub use hearth_nnunet::{Case, DatasetJson, Folds, ModelFolder, Plans, planner};
 pub use image::{CaseImage, Grid};
+pub use listed::{ListedSet, Listing};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub use raw::NnunetRaw;
 pub use steps::{
     NnunetPreprocess, NnunetPreviousStage, Normalization, RandNnunetAugment, RandNnunetPatch, RandNnunetPreviousStage,
 };
+pub use source::Source;
 pub(crate) use total::models_below;
 pub use total::{TotalLabels, TotalSegmentator};
 pub use train::{preprocessed_recipe, training_recipe};
