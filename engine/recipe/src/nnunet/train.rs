@@ -165,7 +165,7 @@ epochs = {EPOCHS}
 batch_size = {batch}
 clip = {{ norm = 12.0 }}
 val_interval = 25
-precision = "auto"    # half precision where the device has it, fp32 on a CPU
+precision = "auto"    # bf16 on a GPU that computes in it, else fp32
 
 [inferer]
 name = "{inferer}
