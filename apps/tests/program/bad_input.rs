@@ -166,7 +166,8 @@ fn overrides_are_checked_like_the_recipe() {
     check(&["--precision", "fp61"], 1, &["\"fp61\", did you mean \"fp16\"?"]);
     check(&["--device", "cudda"], 1, &["cudda"]);
     check(&["--device", "cpu:7"], 1, &["cpu:7"]);
-    check(&["--plugin", "/no/such/plugin.so"], 1, &["/no/such/plugin.so"]);
+    check(&["--plugin", "/no/such/plugin.so"], 1, &["/no/such/plugin.so", "known are", "nvtx"]);
+    check(&["--plugin", "nvtz"], 1, &["--plugin nvtz", "did you mean nvtx?", "checkpoint, ensemble, nvtx"]);
 }
 
 #[test]
@@ -311,4 +312,97 @@ fn a_run_goes_on_when_its_notes_cannot_be_written_and_is_resumed_only_as_itself(
     // The folder cannot be created, which is reported before the cases are prepared.
     let said = fail(&["train", &recipe, "--data", &data, "--out", "/proc/hearth/run"], 1, &["cannot make the folder"]);
     assert!(!said.contains("cases train"), "{said}");
+}
+
+/// A dry run ends as the training would: with exit code 1, and what is wrong with the data.
+#[test]
+fn a_dry_run_fails_where_the_data_cannot_be_used() {
+    type Damage = fn(&Path);
+    fn dataset(data: &Path, change: impl FnOnce(&mut serde_json::Value)) {
+        let path = data.join("dataset.json");
+        let mut list = serde_json::from_slice(&std::fs::read(&path).expect("a list")).expect("JSON");
+        change(&mut list);
+        std::fs::write(path, list.to_string()).expect("written");
+    }
+    fn first(data: &Path, folder: &str) -> std::path::PathBuf {
+        let mut files: Vec<_> =
+            std::fs::read_dir(data.join(folder)).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        files.sort();
+        files.swap_remove(0)
+    }
+    fn changed(path: &Path, change: impl FnOnce(hearth_data::Image) -> hearth_data::Image) {
+        let image = change(hearth_data::read_nifti(path).expect("a volume"));
+        hearth_data::write_nifti(path, &image, hearth_data::NiftiOptions::default()).expect("written");
+    }
+    let table: [(&str, Damage, &[&str]); 8] = [
+        ("no folder", |data| std::fs::remove_dir_all(data).expect("removed"), &["no such file or folder"]),
+        ("no list", |data| std::fs::remove_file(data.join("dataset.json")).expect("removed"), &["no dataset.json"]),
+        ("a damaged list", |data| std::fs::write(data.join("dataset.json"), "{").expect("written"), &["dataset.json"]),
+        ("no cases", |data| dataset(data, |list| list["training"] = serde_json::json!([])), &["none of the"]),
+        ("a missing file", |data| std::fs::remove_file(first(data, "labelsTr")).expect("removed"), &["labelsTr"]),
+        (
+            "other classes",
+            |data| dataset(data, |list| list["labels"] = serde_json::json!({"0": "background", "1": "a", "2": "b"})),
+            &["labels up to 2", "knows 2"],
+        ),
+        (
+            "a label beyond the classes",
+            |data| {
+                changed(&first(data, "labelsTr"), |image| hearth_data::Image { data: image.data.clone() * 7.0, ..image })
+            },
+            &["preparing the training cases", "7"],
+        ),
+        (
+            "two channels",
+            |data| {
+                changed(&first(data, "imagesTr"), |image| hearth_data::Image {
+                    data: image.data.clone().repeat_dim(0, 2),
+                    ..image
+                })
+            },
+            &["preparing the training cases", "2 channels"],
+        ),
+    ];
+    for (name, damage, words) in table {
+        let dir = temporary();
+        let (data, recipe) = (phantom(dir.path(), 3), text(&tiny_recipe(dir.path())));
+        damage(&data);
+        let out = text(&dir.path().join("run"));
+        let train = ["train", &recipe, "--data", &text(&data), "--out", &out, "--device", "cpu"];
+        let said = |more: &[&str]| {
+            let output = run(&[&train[..], more].concat());
+            assert_eq!(output.status.code(), Some(1), "{name}: {}", crate::common::errors(&output));
+            crate::common::errors(&output)
+        };
+        let dry = said(&["--dry-run"]);
+        words.iter().for_each(|word| assert!(dry.contains(word), "{name}: {word:?} is not in {dry}"));
+        // The training says the same, after what it notes on the way.
+        let error = |text: &str| text.lines().skip_while(|line| !line.starts_with("error")).collect::<Vec<_>>().join("\n");
+        let trained = said(&[]);
+        assert_eq!(error(&dry), error(&trained), "{name}");
+        assert!(!error(&dry).is_empty(), "{name}: {dry}");
+    }
+}
+
+/// `--plugin` takes the name of a bundled plugin wherever it takes a path.
+#[test]
+fn a_plugin_is_given_by_its_name() {
+    let dir = temporary();
+    let (data, recipe) = (text(&phantom(dir.path(), 2)), text(&tiny_recipe(dir.path())));
+    let out = text(&dir.path().join("run"));
+    let train = ["train", &recipe, "--data", &data, "--out", &out, "--device", "cpu", "--dry-run"];
+    let plugins = |more: &[&str]| -> Vec<String> {
+        let shown = succeed(&[&train[..], more].concat());
+        let list = shown.lines().skip_while(|line| *line != "plugins").skip(1).take_while(|line| line.starts_with("  "));
+        list.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+    };
+    let without = plugins(&[]);
+    assert!(!without.contains(&"nvtx".to_owned()), "{without:?}");
+    assert_eq!(plugins(&["--plugin", "nvtx"]), [without.clone(), vec!["nvtx".to_owned()]].concat());
+    // One that the recipe has already is not added a second time.
+    assert_eq!(plugins(&["--plugin", "stats"]), without);
+    assert_eq!(plugins(&["--plugin", "nvtx", "--isolated=nvtx"]).last().map(String::as_str), Some("nvtx"));
+    assert!(succeed(&["plugin", "list", "--plugin", "nvtx"]).contains("nvtx"));
+    fail(&["plugin", "list", "--plugin", "nvtz"], 1, &["did you mean nvtx?"]);
+    fail(&["profile", &recipe, "--data", &data, "--plugin", "nvtz"], 1, &["did you mean nvtx?"]);
 }

@@ -44,6 +44,7 @@ mod study;
 mod summary;
 mod trials;
 mod tuned;
+mod usable;
 mod vanished;
 mod weights;
 
@@ -74,4 +75,5 @@ pub use session::{Finished, Session, check_resume, evaluator, trainer};
 pub use slide_map::{SlideMap, Tiles, grey, npy};
 pub use start::Start;
 pub use tuned::choose_kernels;
+pub use usable::{read_some, usable};
 pub use weights::{Opening, Trained, accept_faults, checkpoint_file};

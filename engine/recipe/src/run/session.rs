@@ -27,7 +27,7 @@ use super::penalty::{Empty, Penalties, measuring};
 use super::plugins::Attached;
 use super::record::Record;
 use super::vanished::FolderWatch;
-use super::{Cases, Plan, Start, attachments, confusion, folders, handlers, known_labels, parts, plugins, summary};
+use super::{Plan, Start, attachments, confusion, folders, handlers, known_labels, parts, plugins, summary, usable};
 use crate::error::{At, Context, Outcome, RecipeError};
 use crate::notice::{failure, notice, warning};
 use crate::recipe::{Listens, Recipe};
@@ -337,10 +337,7 @@ fn trainer_of_rank(
     ranks: Option<&Ranks>,
 ) -> Outcome<SupervisedTrainer<AnyNetwork>> {
     let recipe = &plan.recipe;
-    // Before the work begins.
-    recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
-    let cases = Cases::open(data, recipe)?;
-    known_labels::check(plan, &[&cases.training[..], &cases.validation].concat())?;
+    let cases = usable(plan, data)?;
     known_labels::warn_of_empty(plan, &cases.training);
     let network = plan.starting_network(from)?;
     let beside = check_training(plan, &network)?;
