@@ -325,8 +325,10 @@ fn a_dry_run_fails_where_the_data_cannot_be_used() {
         std::fs::write(path, list.to_string()).expect("written");
     }
     fn first(data: &Path, folder: &str) -> std::path::PathBuf {
-        let mut files: Vec<_> =
-            std::fs::read_dir(data.join(folder)).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        let mut files: Vec<_> = std::fs::read_dir(data.join(folder))
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
         files.sort();
         files.swap_remove(0)
     }
@@ -348,7 +350,10 @@ fn a_dry_run_fails_where_the_data_cannot_be_used() {
         (
             "a label beyond the classes",
             |data| {
-                changed(&first(data, "labelsTr"), |image| hearth_data::Image { data: image.data.clone() * 7.0, ..image })
+                changed(&first(data, "labelsTr"), |image| hearth_data::Image {
+                    data: image.data.clone() * 7.0,
+                    ..image
+                })
             },
             &["preparing the training cases", "7"],
         ),
@@ -377,7 +382,8 @@ fn a_dry_run_fails_where_the_data_cannot_be_used() {
         let dry = said(&["--dry-run"]);
         words.iter().for_each(|word| assert!(dry.contains(word), "{name}: {word:?} is not in {dry}"));
         // The training says the same, after what it notes on the way.
-        let error = |text: &str| text.lines().skip_while(|line| !line.starts_with("error")).collect::<Vec<_>>().join("\n");
+        let error =
+            |text: &str| text.lines().skip_while(|line| !line.starts_with("error")).collect::<Vec<_>>().join("\n");
         let trained = said(&[]);
         assert_eq!(error(&dry), error(&trained), "{name}");
         assert!(!error(&dry).is_empty(), "{name}: {dry}");
@@ -393,7 +399,8 @@ fn a_plugin_is_given_by_its_name() {
     let train = ["train", &recipe, "--data", &data, "--out", &out, "--device", "cpu", "--dry-run"];
     let plugins = |more: &[&str]| -> Vec<String> {
         let shown = succeed(&[&train[..], more].concat());
-        let list = shown.lines().skip_while(|line| *line != "plugins").skip(1).take_while(|line| line.starts_with("  "));
+        let list =
+            shown.lines().skip_while(|line| *line != "plugins").skip(1).take_while(|line| line.starts_with("  "));
         list.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
     };
     let without = plugins(&[]);

@@ -13,6 +13,7 @@ mod common;
 mod confusion;
 mod convert;
 mod convert_images;
+mod counts;
 mod data_commands;
 #[path = "../../../engine/data/tests/common/dicom.rs"]
 mod dicom;

@@ -42,8 +42,7 @@ fn copies(dir: &Path) -> Vec<(&'static str, PathBuf, Vec<&'static str>)> {
             .collect()
     };
     let labels = json!({"0": "background", "1": "ball"});
-    let decathlon =
-        json!({"name": NAME, "modality": {"0": "MRI"}, "labels": labels, "numTraining": CASES, "training": listed("../")});
+    let decathlon = json!({"name": NAME, "modality": {"0": "MRI"}, "labels": labels, "numTraining": CASES, "training": listed("../")});
     write("msd/dataset.json", decathlon.to_string());
     let list = write(&format!("{NAME}.json"), json!({"labels": labels, "training": listed("")}).to_string());
     let rows: Vec<String> = pairs().map(|(image, label)| format!("{image},{label}")).collect();

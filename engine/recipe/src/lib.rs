@@ -11,6 +11,8 @@
 //!
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`notice`]).
 
+#![forbid(unsafe_code)]
+
 pub mod advice;
 pub mod bundle;
 mod error;

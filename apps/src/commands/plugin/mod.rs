@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Subcommand;
-use hearth_plugin_host::{Found, Given, HEADER, Info, Search, check_for_parent, check_in_child, check_linked, serve_isolated};
+use hearth_plugin_host::{
+    Found, Given, HEADER, Info, Search, check_for_parent, check_in_child, check_linked, serve_isolated,
+};
 
 use crate::error::{Failure, Outcome};
 use crate::out;

@@ -150,7 +150,8 @@ impl Checks<'_> {
                     Value::Tuple(parts) => parts,
                     other => std::slice::from_ref(other),
                 };
-                let is_place = |part: &&Value| matches!(part, Value::Slice(..) | Value::Name(_)) || part.as_int().is_some();
+                let is_place =
+                    |part: &&Value| matches!(part, Value::Slice(..) | Value::Name(_)) || part.as_int().is_some();
                 let wrong = parts.iter().find(|part| !is_place(part));
                 wrong.map(|part| format!("an array is indexed by {}", part.kind()))
             }

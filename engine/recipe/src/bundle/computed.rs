@@ -28,8 +28,7 @@ use crate::error::{Context as _, Outcome, RecipeError};
 const APART: u64 = 1 << 32;
 
 /// What an expression gives.
-// All of them are behind a pointer.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "all of them are behind a pointer")]
 #[derive(Debug)]
 enum Given {
     Array(Array),

@@ -29,8 +29,7 @@ impl Field {
     }
 }
 
-// One lives for an operation, on the stack.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "one lives for an operation, on the stack")]
 enum Operand {
     Tensor(Field),
     Plain(Value),

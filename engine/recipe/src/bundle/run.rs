@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Tensor;
 use hearth_bundle::{Bundle, Config, Effect, Resolver};
 
-use super::{Context, checks};
 use super::computed::{Computed, Doing};
 use super::evaluator::Evaluator;
 use super::networks::{Loads, Networks};
 use super::writing::Writing;
+use super::{Context, checks};
 use crate::error::{Outcome, RecipeError};
 
 /// What is run, and with which changes.
@@ -64,8 +64,7 @@ pub struct Seen<'a> {
 }
 
 /// What a run tells as it goes on.
-// One is passed on at once.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "one is passed on at once")]
 #[derive(Debug)]
 pub enum Told<'a> {
     /// What was left out, or may not be meant.

@@ -125,8 +125,7 @@ impl<'a> Sampler<'a> {
             let fits = <[usize; 5]>::try_from(padded(shape)).ok().map(|shape| network.check_input(shape));
             (dims, network.channels()[1], fits)
         });
-        let (dims, latent, fits) =
-            asked.map_err(|error| fault(self.diffusion, error.in_table(&table).to_string()))?;
+        let (dims, latent, fits) = asked.map_err(|error| fault(self.diffusion, error.in_table(&table).to_string()))?;
         if shape.len() != 2 + dims {
             let axes = if dims == 2 { "[batch, channel, x, y]" } else { "[batch, channel, x, y, z]" };
             return Err(fault(self.diffusion, format!("the noise has the shape {shape:?}; expected {axes}")));

@@ -35,10 +35,10 @@ pub use image::{CaseImage, Grid};
 pub use listed::{ListedSet, Listing};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub use raw::NnunetRaw;
+pub use source::Source;
 pub use steps::{
     NnunetPreprocess, NnunetPreviousStage, Normalization, RandNnunetAugment, RandNnunetPatch, RandNnunetPreviousStage,
 };
-pub use source::Source;
 pub(crate) use total::models_below;
 pub use total::{TotalLabels, TotalSegmentator};
 pub use train::{preprocessed_recipe, training_recipe};

@@ -52,12 +52,7 @@ pub fn preprocessed_recipe(plans: &Value, dataset: &DatasetJson, configuration: 
 ///
 /// # Errors
 /// As [`training_recipe`].
-pub(super) fn recipe_of(
-    plans: &Value,
-    dataset: &DatasetJson,
-    configuration: &str,
-    source: &Source,
-) -> Outcome<String> {
+pub(super) fn recipe_of(plans: &Value, dataset: &DatasetJson, configuration: &str, source: &Source) -> Outcome<String> {
     let parsed = Plans::parse(plans.clone())?;
     let planned = parsed.configuration(configuration)?;
     let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));

@@ -29,7 +29,8 @@ pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]
                 let mut entries: Vec<toml::Value> =
                     document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
                 entries.push(entry_of(name, path.as_deref()));
-                let option = path.map_or_else(|| format!("--plugin {name}"), |path| format!("--plugin {}", path.display()));
+                let option =
+                    path.map_or_else(|| format!("--plugin {name}"), |path| format!("--plugin {}", path.display()));
                 document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
             }
         }

@@ -46,10 +46,18 @@ type Change = fn(&mut Value);
 
 /// What neither takes, and a part of both messages.
 const REFUSED: [(&str, Change, &str); 19] = [
-    ("an index by a text", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x['a']"), "an index by a text"),
+    (
+        "an index by a text",
+        |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x['a']"),
+        "an index by a text",
+    ),
     ("index_select", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x.index_select(0)"), "index_select"),
     ("five axes", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[0, 0, 0, 0, 0]"), "5 indices"),
-    ("a slice outside", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: [0][x]"), "index of what is no tensor"),
+    (
+        "a slice outside",
+        |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: [0][x]"),
+        "index of what is no tensor",
+    ),
     ("a trainer", |c| c["evaluator"]["_target_"] = "SupervisedTrainer".into(), "trains"),
     ("no case", |c| c["data"] = json!([]), "the list of images is empty"),
     ("a missing image", |c| c["data"] = json!([{"image": "in.png"}, {"image": "none.png"}]), "none.png"),
@@ -82,22 +90,17 @@ const REFUSED: [(&str, Change, &str); 19] = [
     ("an ambiguous truth", |c| c["network"] = "$@network_def if pandas.read_csv('t.csv') else None".into(), "truth of"),
     ("no engine", |c| c["run"] = json!(["$None"]), "runs no evaluator"),
     ("an id that is not there", |c| c["run"] = json!(["$@evaluatr.run()"]), "evaluatr"),
-    (
-        "a name as of an unknown value",
-        |c| c["network"] = json!({"_target_": "an unknown value"}),
-        "an unknown value",
-    ),
+    ("a name as of an unknown value", |c| c["network"] = json!({"_target_": "an unknown value"}), "an unknown value"),
 ];
 
 /// What both take.
 const TAKEN: [(&str, Change); 5] = [
     ("as it is", |_| {}),
     ("a channel of the tensor's", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[1:2]")),
-    ("an index beyond the sizes of a check", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[:1, 9:20]")),
-    (
-        "halves that meet",
-        |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[:1, :16] + x[:1, 16:]"),
-    ),
+    ("an index beyond the sizes of a check", |c| {
+        c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[:1, 9:20]")
+    }),
+    ("halves that meet", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[:1, :16] + x[:1, 16:]")),
     ("a key that a case may lack", |c| {
         c["preprocessing"]["transforms"][0]["keys"] = json!(["image", "label"]);
         c["preprocessing"]["transforms"][0]["allow_missing_keys"] = true.into();
