@@ -46,10 +46,7 @@ impl Loading {
     pub fn new(evaluator: &Component, images: &[String], seed: i64, folder: &Path) -> Result<Self, Fault> {
         let loader = match evaluator.get("val_data_loader") {
             Some(Value::Component(loader)) => loader,
-            Some(other) => {
-                return Err(fault(evaluator, format!("val_data_loader is {}", other.kind())).about(other));
-            }
-            None => return Err(fault(evaluator, "has no val_data_loader")),
+            other => return Err(absent(evaluator, "val_data_loader", other)),
         };
         if !LOADERS.contains(&loader.name()) {
             return Err(fault(loader, format!("is no loader that is here: {}", LOADERS.join(", "))));
@@ -59,8 +56,7 @@ impl Loading {
         let batch = batch.ok_or_else(|| fault(loader, "batch_size is not above 0"))?;
         let dataset = match loader.get("dataset") {
             Some(Value::Component(dataset)) => dataset.clone(),
-            Some(other) => return Err(fault(loader, format!("dataset is {}", other.kind())).about(other)),
-            None => return Err(fault(loader, "has no dataset")),
+            other => return Err(absent(loader, "dataset", other)),
         };
         let arrays = is_array_form(dataset.get("transform"));
         let transform = keyed(dataset.get("transform").cloned());
@@ -104,6 +100,14 @@ impl Loading {
             return Err(fault(&dataset, what).about(other));
         }
         Ok(Loading { cases: Cases::List(list), dataset, transform, batch })
+    }
+}
+
+/// An argument that is no component.
+fn absent(of: &Component, name: &str, value: Option<&Value>) -> Fault {
+    match value {
+        Some(other) => fault(of, format!("{name} is {}", other.kind())).about(other),
+        None => fault(of, format!("has no {name}")),
     }
 }
 

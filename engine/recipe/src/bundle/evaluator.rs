@@ -103,25 +103,14 @@ impl Evaluator {
         let (before, after) = (chain(transform.as_ref()), chain(component.get("postprocessing")));
         let measures = Measure::all(component).map_err(|fault| faults.push(fault)).unwrap_or_default();
         let handlers = Handlers::new(component, &options.folder).map_err(|found| faults.extend(found)).ok();
-        let loading = match loading {
-            Ok(loading) => {
-                let maps = handlers.as_ref().is_none_or(|handlers| handlers.maps.is_some());
-                faults.extend(unfit(component, &loading, &before, maps, &options.folder));
-                Some(loading)
-            }
-            Err(fault) => {
-                faults.push(fault);
-                None
-            }
-        };
-        let slides = match &loading {
-            Some(Loading { cases: Cases::Slides(dataset, _), .. }) => {
-                SlideOptions::new(dataset).map_err(|fault| faults.push(fault)).ok()
-            }
-            _ => None,
-        };
-        let engine = Value::Component(component.clone());
-        let device = device_of(&engine).map_err(|fault| faults.push(fault)).ok();
+        let loading = loading.map_err(|fault| faults.push(fault)).ok();
+        let mut slides = None;
+        if let Some(loading) = &loading {
+            let maps = handlers.as_ref().is_none_or(|handlers| handlers.maps.is_some());
+            faults.extend(unfit(component, loading, &before, maps, &options.folder));
+            slides = slides_of(loading).map_err(|fault| faults.push(fault)).ok().flatten();
+        }
+        let device = device_of(&Value::Component(component.clone())).map_err(|fault| faults.push(fault)).ok();
         let (Some(network), Some(inferer), Some(loading), Some(handlers), Some(device)) =
             (network, inferer, loading, handlers, device)
         else {
@@ -390,6 +379,14 @@ fn unfit(evaluator: &Component, loading: &Loading, before: &Chain, maps: bool, f
         }
     };
     found.into_iter().collect()
+}
+
+/// How the slides of a data set are cut, where it has slides.
+fn slides_of(loading: &Loading) -> Result<Option<SlideOptions>, Fault> {
+    match &loading.cases {
+        Cases::Slides(dataset, _) => SlideOptions::new(dataset).map(Some),
+        _ => Ok(None),
+    }
 }
 
 fn transform_of(evaluator: &Component) -> Option<Value> {

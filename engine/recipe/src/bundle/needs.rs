@@ -109,9 +109,13 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
     }
     let resolver = Resolver::new(config, bundle.root().to_owned())?.gathering();
     let mut effects = Vec::new();
-    for id in [Some(options.init_id.clone()), run_id.clone(), Some(options.final_id.clone())].into_iter().flatten() {
-        if resolver.config().has(&id) {
-            effects.extend(resolver.run(&id)?);
+    let phases = [(Some(&options.init_id), false), (run_id.as_ref(), true), (Some(&options.final_id), false)];
+    for (id, needed) in phases.into_iter().filter_map(|(id, needed)| Some((id?, needed))) {
+        if needed || resolver.config().has(id) {
+            match resolver.run(id) {
+                Ok(found) => effects.extend(found),
+                Err(fault) => missing.push(fault.in_file(&file)),
+            }
         }
     }
     if run_id.is_none() {
@@ -124,13 +128,32 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
     missing.extend(resolver.faults());
     missing.extend(device);
     let context = Context { folder: bundle.root().to_owned(), images: options.images.clone(), seed: 0 };
-    let (mut walk, mut training, mut follows) = (Walk::default(), None, Vec::new());
-    for effect in &effects {
-        walk.effect(effect);
+    let mut walk = Walk::default();
+    effects.iter().for_each(|effect| walk.effect(effect));
+    let training = refused(&effects, &context, &mut missing);
+    let engines = effects.iter().any(|effect| matches!(effect, Effect::Run(_) | Effect::Call(_)));
+    if run_id.is_some() && !engines && missing.is_empty() {
+        let what = "runs no evaluator and no trainer: its own script does the work";
+        missing.push(Fault::at(FaultKind::Component, run_id.clone().unwrap_or_default(), what).in_file(&file));
+    }
+    // A run passes over classes that change nothing; what it refuses is listed above.
+    if training.is_some() || !missing.is_empty() {
+        walk.absent(&file, &mut missing);
+    }
+    let mut seen = BTreeSet::new();
+    missing.retain(|fault| seen.insert((fault.id.clone(), fault.what.clone())));
+    missing.sort_by_key(|fault| fault.kind == FaultKind::File);
+    Ok(ConfigNeeds { name: name.to_owned(), path, run_id, training, parts: walk.parts, missing })
+}
+
+/// Adds what a run of these effects is refused for. Returns the fault of an engine that trains.
+fn refused(effects: &[Effect], context: &Context, missing: &mut Vec<Fault>) -> Option<Fault> {
+    let (mut training, mut follows) = (None, Vec::new());
+    for effect in effects {
         match effect {
             Effect::Run(engine) if checks::trains(engine) => training = Some(checks::training(engine)),
             effect => {
-                let found = checks::check(effect, &context).into_iter();
+                let found = checks::check(effect, context).into_iter();
                 let (consequences, own): (Vec<Fault>, _) = found.partition(|fault| fault.kind == FaultKind::Unresolved);
                 follows.extend(consequences);
                 missing.extend(own);
@@ -139,27 +162,9 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
     }
     // Their causes are listed.
     if missing.is_empty() {
-        missing = follows;
+        missing.extend(follows);
     }
-    let engines = effects.iter().any(|effect| matches!(effect, Effect::Run(_) | Effect::Call(_)));
-    if run_id.is_some() && !engines && missing.is_empty() {
-        let what = "runs no evaluator and no trainer: its own script does the work";
-        missing.push(Fault::at(FaultKind::Component, run_id.clone().unwrap_or_default(), what).in_file(&file));
-    }
-    for part in walk.parts.iter().filter(|part| !part.here) {
-        let known = missing.iter().any(|fault| fault.id == part.id && fault.kind == FaultKind::Component);
-        if !known {
-            let what = format!("is a {} that is not here", part.kind);
-            missing.push(
-                Fault { text: part.target.clone(), ..Fault::at(FaultKind::Component, part.id.clone(), what) }
-                    .in_file(&file),
-            );
-        }
-    }
-    let mut seen = BTreeSet::new();
-    missing.retain(|fault| seen.insert((fault.id.clone(), fault.what.clone())));
-    missing.sort_by_key(|fault| fault.kind == FaultKind::File);
-    Ok(ConfigNeeds { name: name.to_owned(), path, run_id, training, parts: walk.parts, missing })
+    training
 }
 
 /// Gathers components, each once.
@@ -290,6 +295,18 @@ impl Walk {
                 call.named.iter().for_each(|(_, value)| self.value(value));
             }
             other => other.as_slice().unwrap_or_default().iter().for_each(|value| self.value(value)),
+        }
+    }
+
+    /// Adds the components that are not here and have no fault yet.
+    fn absent(&self, file: &str, missing: &mut Vec<Fault>) {
+        for part in self.parts.iter().filter(|part| !part.here) {
+            let known = missing.iter().any(|fault| fault.id == part.id && fault.kind == FaultKind::Component);
+            if !known {
+                let what = format!("is a {} that is not here", part.kind);
+                let fault = Fault::at(FaultKind::Component, part.id.clone(), what);
+                missing.push(Fault { text: part.target.clone(), ..fault }.in_file(file));
+            }
         }
     }
 

@@ -45,7 +45,7 @@ fn lambda(text: &str) -> Value {
 type Change = fn(&mut Value);
 
 /// What neither takes, and a part of both messages.
-const REFUSED: [(&str, Change, &str); 19] = [
+const REFUSED: [(&str, Change, &str); 20] = [
     (
         "an index by a text",
         |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x['a']"),
@@ -88,19 +88,29 @@ const REFUSED: [(&str, Change, &str); 19] = [
     ("a width of 0", |c| c["network_def"]["features"] = json!([0, 4, 4, 4, 4, 4]), "features"),
     ("too few features", |c| c["network_def"]["features"] = json!([4, 4]), "features"),
     ("an ambiguous truth", |c| c["network"] = "$@network_def if pandas.read_csv('t.csv') else None".into(), "truth of"),
+    (
+        "an id beside the one that runs",
+        |c| {
+            c["initialize"] = c["run"].clone();
+            c.as_object_mut().map(|table| table.remove("run"));
+        },
+        "",
+    ),
     ("no engine", |c| c["run"] = json!(["$None"]), "runs no evaluator"),
     ("an id that is not there", |c| c["run"] = json!(["$@evaluatr.run()"]), "evaluatr"),
     ("a name as of an unknown value", |c| c["network"] = json!({"_target_": "an unknown value"}), "an unknown value"),
 ];
 
 /// What both take.
-const TAKEN: [(&str, Change); 5] = [
+const TAKEN: [(&str, Change); 7] = [
     ("as it is", |_| {}),
     ("a channel of the tensor's", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[1:2]")),
     ("an index beyond the sizes of a check", |c| {
         c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[:1, 9:20]")
     }),
     ("halves that meet", |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: x[:1, :16] + x[:1, 16:]")),
+    ("a handler that changes nothing", |c| c["evaluator"]["val_handlers"] = json!([{"_target_": "TerminateOnNan"}])),
+    ("an option that changes nothing", |c| c["evaluator"]["amp_kwargs"] = json!({"_target_": "Wiggled"})),
     ("a key that a case may lack", |c| {
         c["preprocessing"]["transforms"][0]["keys"] = json!(["image", "label"]);
         c["preprocessing"]["transforms"][0]["allow_missing_keys"] = true.into();
