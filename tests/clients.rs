@@ -5,8 +5,7 @@
 //! replays what the client said once, and runs everywhere. `tests/skips.rs` holds every test to
 //! that.
 
-// Each of the crates uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each of the crates uses a part of it")]
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -6,6 +6,8 @@
 //! * [`cli`] and [`commands`]: one file for each command.
 //! * [`picture`]: slices with outlines as a PNG.
 
+#![forbid(unsafe_code)]
+
 pub mod cli;
 pub mod commands;
 mod cores;

@@ -1,5 +1,7 @@
 //! The program `hearth`: the command line over the library `hearth-apps`.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 #[global_allocator]

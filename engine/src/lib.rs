@@ -21,6 +21,7 @@
 //! loop, inference only, and a GAN.
 //!
 //! ```no_run
+#![forbid(unsafe_code)]
 #![doc = include_str!("../examples/train.rs")]
 //! ```
 //!

@@ -1,5 +1,5 @@
 //! The examples work on generated volumes, and are as short as the documentation says.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "the mains of the examples are not called")]
 
 use hearth::data::phantom::{self, SpleenOptions};
 

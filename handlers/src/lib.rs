@@ -38,6 +38,7 @@
 //! })?;
 //! # Ok::<(), hearth_engine::RegisterError>(())
 //! ```
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
 // Its macro must come before the handlers that use it.

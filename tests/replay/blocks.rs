@@ -8,7 +8,7 @@ use hearth::nn::networks::{Network, ShapeError};
 use hearth_tests::golden::{Case, Miss};
 
 #[derive(Module, Debug)]
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Kind {
     Channel(ChannelSELayer),
     Bottleneck(SEBlock),

@@ -1,5 +1,7 @@
 //! `cargo xtask dist`: the archive, the Debian package and the wheel of the program, from one build.
 
+#![forbid(unsafe_code)]
+
 mod archive;
 mod build;
 #[cfg(test)]

@@ -9,10 +9,14 @@ use hearth_train::device;
 use crate::error::Outcome;
 use crate::out;
 use crate::run::plugins::{self, Attached};
-use crate::run::{Cases, Plan, Start, check_caches, check_training, handlers};
+use crate::run::{Cases, Plan, Start, check_caches, check_training, handlers, read_some, usable};
 use crate::terminal::{bold, bytes, dim, thousands};
 
 /// Prints the resolved recipe, the pipelines, the network, the cache, the device and the plugins.
+///
+/// # Errors
+/// What a training would end with before its first step: a recipe that cannot run, a data set that cannot
+/// be used, as far as some of its cases show that.
 pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
     let network = plan.starting_network(Start::Init)?;
     check_training(plan, &network)?;
@@ -40,21 +44,15 @@ pub fn dry_run(plan: &Plan, data: &Path, given: &[PathBuf]) -> Outcome {
         let place = plugin.path().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
         out!("  {} {}  {place}", plugin.identity().name, plugin.identity().version);
     }
-    let cases = match Cases::open(data, &plan.recipe) {
-        Ok(cases) => cases,
-        // A recipe can be inspected without data.
-        Err(failure) if !data.is_file() && !data.join("dataset.json").is_file() => {
-            out!("{}     {}", bold("data"), failure.line());
-            return Ok(());
-        }
-        Err(failure) => return Err(failure.into()),
-    };
+    let generates = plan.recipe.learns().generates();
+    let cases = if generates { Cases::open(data, &plan.recipe)? } else { usable(plan, data)? };
     if let Some(sampler) = &plan.recipe.data.sampler {
         let made = sampler.sampler(&cases.training, 1, plan.recipe.training.seed);
         made.map_err(|fault| plan.document.located("data.sampler", fault))?;
     }
     out!("{}     {}: {}", bold("data"), cases.name, cases.counts());
     check_caches(plan, &cases)?;
+    read_some(plan, &cases)?;
     let predicted = cases.predicted_bytes(plan)?;
     let cache = &plan.recipe.data.cache;
     let place = match (cache.dir(), cache.on_device()) {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
-use hearth_recipe::nnunet::{DatasetJson, NnunetRaw, Plans, preprocessed_recipe, training_recipe};
+use hearth_recipe::nnunet::{DatasetJson, Plans, preprocessed_recipe};
 
-use super::plan_data::foreign;
+use super::plan_data::{Set, SetArgs, foreign};
 use crate::error::{Context, Failure, Outcome};
 use crate::run::outputs::Outputs;
 use crate::terminal::progress;
@@ -14,7 +14,7 @@ use crate::{note, out};
 /// Arguments of `hearth plan`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A data set in nnU-Net's raw layout: dataset.json, imagesTr, labelsTr; or its folder in
+    /// A data set of label maps in any layout that hearth train reads; or a folder of
     /// nnUNet_preprocessed, for which recipes are written
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
@@ -33,6 +33,9 @@ pub struct Args {
     /// The plans' name in place of the planner's
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// What the data set's files do not say.
+    #[command(flatten)]
+    pub set: SetArgs,
     /// Replace files that an earlier call wrote and nobody has changed since
     #[arg(long)]
     pub overwrite: bool,
@@ -45,15 +48,16 @@ pub fn run(args: &Args) -> Outcome {
         return Err(failure);
     }
     if is_preprocessed(&args.data) {
+        args.set.refuse_all("these are nnU-Net's plans")?;
         return preprocessed(args, &options);
     }
-    let raw = NnunetRaw::open(&args.data)?;
+    let set = Set::open(&args.data, &args.set)?;
     let plans_name = options.plans_name.clone().unwrap_or_else(|| options.planner.plans_name().to_owned());
     let mut outputs = Outputs::new("plan", args.overwrite);
     let file = |name: &str| args.out.join(name);
     let (fingerprint_at, plans_at) = (file("dataset_fingerprint.json"), file(&format!("{plans_name}.json")));
     let splits_at = file("splits_final.json");
-    let folds = splits(&raw.names());
+    let folds = splits(&set.names());
     outputs.claim(&fingerprint_at)?;
     outputs.claim(&plans_at)?;
     if folds.is_ok() {
@@ -65,8 +69,8 @@ pub fn run(args: &Args) -> Outcome {
         outputs.claim(&recipe_at(configuration))?;
     }
     std::fs::create_dir_all(&args.out).while_doing(|| format!("cannot make the folder {}", args.out.display()))?;
-    let fingerprint = raw.fingerprint(progress())?;
-    let plans = plan(&raw.name, &raw.dataset, &raw.reader, &fingerprint, &options)?;
+    let (fingerprint, dataset) = set.fingerprint(progress())?;
+    let plans = plan(set.name(), &dataset, set.reader(), &fingerprint, &options)?;
     let text = |value: &serde_json::Value| Ok::<_, Failure>(serde_json::to_string_pretty(value)? + "\n");
     outputs.write(&fingerprint_at, text(&fingerprint.json())?)?;
     out!("{}", fingerprint_at.display());
@@ -89,12 +93,12 @@ pub fn run(args: &Args) -> Outcome {
                 configuration["spacing"]
             ),
         }
-        match training_recipe(&plans, &raw.dataset, name) {
+        match set.recipe(&plans, &dataset, name) {
             Ok(recipe) => {
                 outputs.write(&recipe_at(name), recipe)?;
                 out!("{}", recipe_at(name).display());
             }
-            Err(error) => note!("{error}"),
+            Err(error) => note!("{}", error.line()),
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ use crate::sharing::finished;
 use crate::terminal::{self, seconds};
 use crate::warnings;
 use hearth_engine::RunEnd;
-use hearth_plugin_host::provide_components;
+use hearth_plugin_host::{Given, provide_components};
 use hearth_recipe::RecipeError;
 use hearth_registry::counted;
 use hearth_train::Ranks;
@@ -48,8 +48,9 @@ pub struct Args {
     /// fp32, bf16, fp16 or auto, in place of the recipe's
     #[arg(long)]
     pub precision: Option<String>,
-    /// A plugin library, or a folder to look for plugins in; may be given several times
-    #[arg(long = "plugin", value_name = "PATH")]
+    /// A plugin: its library, a folder to look for plugins in, or the name of one that is bundled or
+    /// installed; may be given several times
+    #[arg(long = "plugin", value_name = "PATH|NAME")]
     pub plugins: Vec<PathBuf>,
     /// Run plugins in processes of their own: a crash, an exit or a hang of one disables it, and the run
     /// goes on. All of them, or those named, as in --isolated=mine,stats
@@ -118,6 +119,7 @@ fn run_rank(args: &Args, ranks: Option<Ranks>) -> Outcome {
     if args.resume && folds::are_meant(args) {
         return finished(ranks, |ranks| folds::resume(args, ranks));
     }
+    Given::check(&args.plugins)?;
     provide_components(&args.plugins);
     let document = args.document()?;
     if !args.resume && (folds::are_meant(args) || folds::are_in(&document)) {

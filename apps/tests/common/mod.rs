@@ -1,6 +1,6 @@
 //! What the tests of the command line share: the program, tiny data sets, a recipe that trains in
 //! seconds.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -3,7 +3,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
-use crate::common::{TINY, fail, phantom, run, succeed, text, tiny_recipe};
+use burn::tensor::Tensor;
+use hearth_data::{Image, NiftiOptions, read_nifti, write_nifti};
+
+use crate::common::{TINY, errors, fail, phantom, run, succeed, text, tiny_recipe};
 
 fn temporary() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
@@ -166,7 +169,8 @@ fn overrides_are_checked_like_the_recipe() {
     check(&["--precision", "fp61"], 1, &["\"fp61\", did you mean \"fp16\"?"]);
     check(&["--device", "cudda"], 1, &["cudda"]);
     check(&["--device", "cpu:7"], 1, &["cpu:7"]);
-    check(&["--plugin", "/no/such/plugin.so"], 1, &["/no/such/plugin.so"]);
+    check(&["--plugin", "/no/such/plugin.so"], 1, &["/no/such/plugin.so", "known are", "nvtx"]);
+    check(&["--plugin", "nvtz"], 1, &["--plugin nvtz", "did you mean nvtx?", "checkpoint, ensemble, nvtx"]);
 }
 
 #[test]
@@ -311,4 +315,98 @@ fn a_run_goes_on_when_its_notes_cannot_be_written_and_is_resumed_only_as_itself(
     // The folder cannot be created, which is reported before the cases are prepared.
     let said = fail(&["train", &recipe, "--data", &data, "--out", "/proc/hearth/run"], 1, &["cannot make the folder"]);
     assert!(!said.contains("cases train"), "{said}");
+}
+
+/// Changes the list of a data set.
+fn dataset(data: &Path, change: impl FnOnce(&mut serde_json::Value)) {
+    let path = data.join("dataset.json");
+    let mut list = serde_json::from_slice(&std::fs::read(&path).expect("a list")).expect("JSON");
+    change(&mut list);
+    std::fs::write(path, list.to_string()).expect("written");
+}
+
+/// The first file of a folder of a data set.
+fn first(data: &Path, folder: &str) -> std::path::PathBuf {
+    let entries = std::fs::read_dir(data.join(folder)).expect("a folder");
+    entries.map(|entry| entry.expect("an entry").path()).min().expect("a file")
+}
+
+/// Changes the values of the first file of a folder.
+fn values(data: &Path, folder: &str, change: impl FnOnce(Tensor<4>) -> Tensor<4>) {
+    let path = first(data, folder);
+    let image = read_nifti(&path).expect("a volume");
+    let image = Image { data: change(image.data.clone()), ..image };
+    write_nifti(&path, &image, NiftiOptions::default()).expect("written");
+}
+
+type Damage = fn(&Path);
+
+/// Data sets that cannot be used, and parts of what is said of them.
+const DAMAGES: [(&str, Damage, &[&str]); 8] = [
+    ("no folder", |data| std::fs::remove_dir_all(data).expect("removed"), &["no such file or folder"]),
+    ("no list", |data| std::fs::remove_file(data.join("dataset.json")).expect("removed"), &["no dataset.json"]),
+    ("a damaged list", |data| std::fs::write(data.join("dataset.json"), "{").expect("written"), &["dataset.json"]),
+    ("no cases", |data| dataset(data, |list| list["training"] = serde_json::json!([])), &["none of the"]),
+    ("a missing file", |data| std::fs::remove_file(first(data, "labelsTr")).expect("removed"), &["labelsTr"]),
+    (
+        "other classes",
+        |data| dataset(data, |list| list["labels"] = serde_json::json!({"0": "background", "1": "a", "2": "b"})),
+        &["labels up to 2", "knows 2"],
+    ),
+    (
+        "a label beyond the classes",
+        |data| values(data, "labelsTr", |data| data * 7.0),
+        &["preparing the training cases", "7"],
+    ),
+    (
+        "two channels",
+        |data| values(data, "imagesTr", |data| data.repeat_dim(0, 2)),
+        &["preparing the training cases", "2 channels"],
+    ),
+];
+
+/// A dry run ends as the training would: with exit code 1, and what is wrong with the data.
+#[test]
+fn a_dry_run_fails_where_the_data_cannot_be_used() {
+    for (name, damage, words) in DAMAGES {
+        let dir = temporary();
+        let (data, recipe) = (phantom(dir.path(), 3), text(&tiny_recipe(dir.path())));
+        damage(&data);
+        let out = text(&dir.path().join("run"));
+        let train = ["train", &recipe, "--data", &text(&data), "--out", &out, "--device", "cpu"];
+        // The error alone, without what is noted on the way.
+        let error = |more: &[&str]| {
+            let output = run(&[&train[..], more].concat());
+            let said = errors(&output);
+            assert_eq!(output.status.code(), Some(1), "{name}: {said}");
+            said.lines().skip_while(|line| !line.starts_with("error")).collect::<Vec<_>>().join("\n")
+        };
+        let dry = error(&["--dry-run"]);
+        words.iter().for_each(|word| assert!(dry.contains(word), "{name}: {word:?} is not in {dry}"));
+        assert_eq!(dry, error(&[]), "{name}");
+    }
+}
+
+/// `--plugin` takes the name of a bundled plugin wherever it takes a path.
+#[test]
+fn a_plugin_is_given_by_its_name() {
+    let dir = temporary();
+    let (data, recipe) = (text(&phantom(dir.path(), 2)), text(&tiny_recipe(dir.path())));
+    let out = text(&dir.path().join("run"));
+    let train = ["train", &recipe, "--data", &data, "--out", &out, "--device", "cpu", "--dry-run"];
+    let plugins = |more: &[&str]| -> Vec<String> {
+        let shown = succeed(&[&train[..], more].concat());
+        let list =
+            shown.lines().skip_while(|line| *line != "plugins").skip(1).take_while(|line| line.starts_with("  "));
+        list.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+    };
+    let without = plugins(&[]);
+    assert!(!without.contains(&"nvtx".to_owned()), "{without:?}");
+    assert_eq!(plugins(&["--plugin", "nvtx"]), [without.clone(), vec!["nvtx".to_owned()]].concat());
+    // One that the recipe has already is not added a second time.
+    assert_eq!(plugins(&["--plugin", "stats"]), without);
+    assert_eq!(plugins(&["--plugin", "nvtx", "--isolated=nvtx"]).last().map(String::as_str), Some("nvtx"));
+    assert!(succeed(&["plugin", "list", "--plugin", "nvtx"]).contains("nvtx"));
+    fail(&["plugin", "list", "--plugin", "nvtz"], 1, &["did you mean nvtx?"]);
+    fail(&["profile", &recipe, "--data", &data, "--plugin", "nvtz"], 1, &["did you mean nvtx?"]);
 }

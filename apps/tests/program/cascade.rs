@@ -9,7 +9,7 @@ use hearth_data::{Image, NiftiOptions, affine, host_device, read_nifti, write_ni
 use crate::common::{errors, fail, run, succeed, text};
 
 /// A raw data set of six bright balls.
-fn raw(folder: &Path) {
+pub fn raw(folder: &Path) {
     for name in ["imagesTr", "labelsTr", "imagesTs"] {
         fs::create_dir_all(folder.join(name)).expect("a folder");
     }
@@ -42,7 +42,7 @@ fn raw(folder: &Path) {
 }
 
 /// `hearth train` of a planned recipe for a moment.
-fn train(recipe: &Path, data: &str, out: &str, more: &[&str]) -> Vec<String> {
+pub fn train(recipe: &Path, data: &str, out: &str, more: &[&str]) -> Vec<String> {
     let planned: toml::Table = toml::from_str(&fs::read_to_string(recipe).expect("a recipe")).expect("TOML");
     let stages = planned["network"]["features_per_stage"].as_array().expect("a list").len();
     let few: Vec<usize> = (0..stages).map(|stage| (4 << stage).min(8)).collect();

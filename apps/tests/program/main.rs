@@ -13,6 +13,7 @@ mod common;
 mod confusion;
 mod convert;
 mod convert_images;
+mod counts;
 mod data_commands;
 #[path = "../../../engine/data/tests/common/dicom.rs"]
 mod dicom;
@@ -39,6 +40,7 @@ mod odd_places;
 mod packages;
 mod pathology;
 mod pictures;
+mod plan;
 mod plugins_in_c;
 mod predict;
 mod profile;

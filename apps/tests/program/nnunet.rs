@@ -172,7 +172,7 @@ fn a_preprocessed_data_set_gets_its_recipes() {
     assert!(printed.contains("fold 1: 2 cases validate: blob_0, blob_1"), "{printed}");
     fail(&["plan", &data, "-o", &out, "--memory", "8"], 1, &["--memory", "raw data set"]);
     let foreign = text(&dir.path().join("plans"));
-    fail(&["plan", &foreign, "-o", &out], 1, &["no dataset.json", "imagesTr", "nnUNet_preprocessed"]);
+    fail(&["plan", &foreign, "-o", &out], 1, &["no dataset.json", "no cases of DICOM"]);
     fail(&["plan", &data, "-o", &out, "--planner", "L"], 1, &["nnUNetResEncUNetLPlans.json"]);
     fail(
         &["train", "hippocampus", "--data", &data, "--out", &run, "--dry-run"],

@@ -420,7 +420,10 @@ fn the_resolved_recipe_means_the_same_as_the_one_given() {
     let recipe = tiny_recipe(dir.path());
     let show = |recipe: &str| {
         let out = text(&dir.path().join("never"));
-        succeed(&["train", recipe, "--data", &text(dir.path()), "--out", &out, "--dry-run"])
+        // Without data the dry run fails, after it has shown the recipe.
+        let shown = run(&["train", recipe, "--data", &text(dir.path()), "--out", &out, "--dry-run"]);
+        assert_eq!(shown.status.code(), Some(1), "{}", errors(&shown));
+        String::from_utf8_lossy(&shown.stdout).into_owned()
     };
     for name in
         [text(&recipe), "spleen".into(), "spleen-regular".into(), "hippocampus".into(), "lung".into(), "demo".into()]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::value::Value;
+
 /// What sort of thing is wrong or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FaultKind {
@@ -17,6 +19,13 @@ pub enum FaultKind {
     File,
     /// A class or function that is not known, or an option of it.
     Component,
+    /// A device that this program or machine does not have.
+    Device,
+    /// A lambda that the tensor it is called on may or may not allow: an index beyond an axis, shapes
+    /// that do not fit. Only the tensor of a case decides.
+    Tensor,
+    /// A consequence of another fault: the value that it is about could not be evaluated.
+    Unresolved,
 }
 
 impl FaultKind {
@@ -25,9 +34,10 @@ impl FaultKind {
         match self {
             FaultKind::Config | FaultKind::Overlay => "config",
             FaultKind::Outside => "expression",
-            FaultKind::Value => "value",
+            FaultKind::Value | FaultKind::Tensor | FaultKind::Unresolved => "value",
             FaultKind::File => "file",
             FaultKind::Component => "component",
+            FaultKind::Device => "device",
         }
     }
 }
@@ -56,6 +66,16 @@ impl Fault {
     /// A fault in an item.
     pub fn at(kind: FaultKind, id: impl Into<String>, what: impl Into<String>) -> Self {
         Fault { id: id.into(), ..Fault::new(kind, what) }
+    }
+
+    /// The same about a value, which makes it a consequence ([`FaultKind::Unresolved`]) where that value
+    /// could not be evaluated.
+    #[must_use]
+    pub fn about(mut self, value: &Value) -> Self {
+        if value.has_unknown() {
+            self.kind = FaultKind::Unresolved;
+        }
+        self
     }
 
     /// The same in this file.

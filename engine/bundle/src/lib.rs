@@ -25,6 +25,8 @@
 //! # Ok::<(), hearth_bundle::Fault>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod bundle;
 mod config;
 mod eval;

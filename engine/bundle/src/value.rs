@@ -277,6 +277,15 @@ impl Value {
         }
     }
 
+    /// Whether it, or an element of it, could not be evaluated.
+    pub fn has_unknown(&self) -> bool {
+        match self {
+            Value::Unknown => true,
+            Value::Dict(entries) => entries.iter().any(|(key, value)| key.has_unknown() || value.has_unknown()),
+            other => other.as_slice().is_some_and(|items| items.iter().any(Value::has_unknown)),
+        }
+    }
+
     /// The kind of value, for messages.
     pub fn kind(&self) -> String {
         match self {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hearth_bundle::{Config, Effect, Fault, Resolver, Value};
+use hearth_bundle::{Config, Effect, Fault, FaultKind, Resolver, Value};
 use serde_json::json;
 
 fn resolver(config: &serde_json::Value, folder: &Path) -> Result<Resolver, Fault> {
@@ -263,4 +263,40 @@ fn what_computes_and_writes_is_described() -> Result<(), Box<dyn std::error::Err
     let gone = resolver(&config, folder.path())?.get("group").expect_err("no file").to_string();
     assert!(gone.contains("group") && gone.contains("list.json cannot be read"), "{gone}");
     Ok(())
+}
+
+/// As in Python, where NumPy and pandas raise a `ValueError`. It is never an unknown value, which only gathered
+/// faults have.
+#[test]
+fn the_truth_of_several_elements_is_a_fault() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("t.csv"), "a,b\n1,2\n3,4\n")?;
+    std::fs::write(folder.path().join("one.csv"), "a\n1\n")?;
+    let get = |expression: &str| {
+        let config = json!({"imports": ["$import pandas as pd"], "x": expression});
+        resolver(&config, folder.path())?.get("x")
+    };
+    for expression in [
+        "$1 if pd.read_csv('t.csv') else 2",
+        "$bool(pd.read_csv('t.csv').a)",
+        "$not pd.read_csv('t.csv')",
+        "$pd.read_csv('t.csv') and 1",
+        "$list(filter(lambda x: x, [pd.read_csv('t.csv')]))",
+    ] {
+        let fault = get(expression).expect_err(expression);
+        assert_eq!(fault.kind, FaultKind::Value, "{expression}: {fault}");
+        assert!(fault.what.contains("is ambiguous"), "{expression}: {fault}");
+    }
+    assert_eq!(get("$1 if pd.read_csv('one.csv').a else 2")?.as_int(), Some(1));
+    Ok(())
+}
+
+#[test]
+fn faults_about_what_could_not_be_evaluated_are_consequences() {
+    let fault = |value: &Value| Fault::new(FaultKind::Component, "x").about(value).kind;
+    assert_eq!(fault(&Value::Int(1)), FaultKind::Component);
+    assert_eq!(fault(&Value::text("an unknown value")), FaultKind::Component);
+    assert_eq!(fault(&Value::Unknown), FaultKind::Unresolved);
+    assert_eq!(fault(&Value::list([Value::Int(1), Value::list([Value::Unknown])])), FaultKind::Unresolved);
+    assert_eq!(fault(&Value::Dict([(Value::text("a"), Value::Unknown)].into())), FaultKind::Unresolved);
 }

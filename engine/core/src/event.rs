@@ -32,7 +32,7 @@ const CUSTOM: u32 = 0x8000_0000;
 
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident = $id:literal, $text:literal;)*) => {
-        #[allow(non_upper_case_globals)]
+        #[allow(non_upper_case_globals, reason = "events are named as variants are")]
         impl Event {
             $($(#[$doc])* pub const $name: Event = Event($id);)*
 

@@ -126,6 +126,7 @@
 //!   from it is bit-identical.
 //!
 //! Each epoch, iteration and handler call is a `tracing` span with that name.
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
 mod dispatch;

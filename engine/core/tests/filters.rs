@@ -1,6 +1,6 @@
 //! Filters against a plain counter.
 
-#![allow(clippy::unit_arg)] // `|cx| Ok(list.push(..))` reads well
+#![allow(clippy::unit_arg, reason = "`|cx| Ok(list.push(..))` reads well")]
 
 mod mock;
 

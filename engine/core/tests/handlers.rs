@@ -1,6 +1,6 @@
 //! Handlers: order, removal, names, errors, ranks, requests, times.
 
-#![allow(clippy::unit_arg)] // `|cx| Ok(cx.host.interrupt("..."))` reads well
+#![allow(clippy::unit_arg, reason = "`|cx| Ok(cx.host.interrupt(\"...\"))` reads well")]
 
 mod mock;
 

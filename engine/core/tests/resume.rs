@@ -1,6 +1,6 @@
 //! A run that was interrupted and resumed equals an uninterrupted one.
 
-#![allow(clippy::unit_arg)] // `|cx| Ok(cx.host.interrupt("..."))` reads well
+#![allow(clippy::unit_arg, reason = "`|cx| Ok(cx.host.interrupt(\"...\"))` reads well")]
 
 mod mock;
 

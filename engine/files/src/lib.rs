@@ -12,6 +12,8 @@
 //!
 //! Beside that, the headers of NumPy's arrays ([`npy_header`]), which several crates read.
 
+#![forbid(unsafe_code)]
+
 mod npy;
 
 use std::collections::BTreeSet;

@@ -23,7 +23,7 @@ pub(crate) fn of<const D: usize>(x: &Tensor<D>) -> Option<Place> {
         DispatchDevice::Flex(_) => Some(Place::Cpu),
         #[cfg(gpu_kernels)]
         DispatchDevice::Cube(_) => Some(Place::Gpu),
-        #[allow(unreachable_patterns)]
+        #[allow(unreachable_patterns, reason = "with some features all backends are named above")]
         _ => None,
     }
 }

@@ -11,6 +11,8 @@
 //! Arrays are `[channel, z, y, x]`, the last axis fastest, as nnU-Net's are; spacings and shapes are
 //! in the same order.
 
+#![forbid(unsafe_code)]
+
 mod architecture;
 pub mod augment;
 mod cases;

@@ -15,6 +15,8 @@
 //! output, `logits`, with batch and spatial axes of any size that the network takes. Operators are those
 //! of version 17 of the standard set, which ONNX Runtime, OpenVINO and TensorRT have.
 
+#![forbid(unsafe_code)]
+
 mod lower;
 mod model;
 mod wire;

@@ -23,6 +23,8 @@
 //! # Ok::<(), hearth_pickle::PickleError>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod build;
 mod calls;
 mod known;

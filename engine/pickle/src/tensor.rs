@@ -14,7 +14,7 @@ const LARGEST: usize = 10 << 30;
 
 /// The type of a tensor's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "their names say it")]
 pub enum Dtype {
     F64,
     F32,

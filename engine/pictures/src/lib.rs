@@ -11,6 +11,8 @@
 //! # Ok::<(), png::EncodingError>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod axis;
 mod canvas;
 pub mod colours;

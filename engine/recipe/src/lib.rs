@@ -7,6 +7,8 @@
 //!
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`mod@notice`]).
 
+#![forbid(unsafe_code)]
+
 mod error;
 pub mod nnunet;
 pub mod notice;

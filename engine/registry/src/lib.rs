@@ -50,6 +50,8 @@
 //! # Ok::<(), Fault>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod component;
 mod counted;
 mod document;

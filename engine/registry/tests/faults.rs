@@ -76,7 +76,7 @@ entry!(dyn Shape => Square, example: "side = 2.0\nturn = \"right\"");
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "only whether it is read counts")]
 struct Page {
     title: String,
     shape: Node,
@@ -140,12 +140,12 @@ fn every_fault_points_to_its_place() {
 fn paths_lead_from_the_value_that_was_read() {
     let page = Document::parse("page.toml", "a = { b = [{ c = 1 }, { c = \"x\" }] }").expect("a page");
     #[derive(Debug, Deserialize)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "only whether it is read counts")]
     struct C {
         c: u8,
     }
     #[derive(Debug, Deserialize)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "only whether it is read counts")]
     struct B {
         b: Vec<C>,
     }

@@ -20,6 +20,8 @@
 //!   ([`Volume`]).
 //! - [`Board`] ranks runs, and [`live`] makes pages of runs that go on, for a server.
 
+#![forbid(unsafe_code)]
+
 mod board;
 mod diff;
 mod error;

@@ -36,6 +36,7 @@ pub use cases::evaluated::{Chosen, Rule};
 pub use cases::fitness::{CaseFitness, ClassFitness, Fitness, fitness};
 pub use cases::folds::FoldList;
 pub use cases::previous_stage::{as_predicted, labels_of_stage, not_held_out, previous_labels};
+pub use cases::usable::{read_some, usable};
 pub use cases::{Cases, list, wants};
 pub use checkpoints::{WEIGHTS, checkpoint_file, choose};
 pub use confusion::CONFUSION;

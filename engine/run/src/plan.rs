@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use hearth_data::{Effect, Pipeline, Progress, RecipeOptions, Transform};
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_registry::Registry;
-use hearth_train::{Post, Precision, TestTimeAugmentation, device};
+use hearth_train::{Abilities, Post, Precision, TestTimeAugmentation, device};
 
 use hearth_recipe::recipe::{Document, Fault, Node, Output, PrecisionWord, Recipe, post};
 use hearth_recipe::{At, Outcome};
@@ -76,8 +76,7 @@ impl Plan {
             PrecisionWord::Fp32 => Precision::Fp32,
             PrecisionWord::Bf16 => Precision::Bf16,
             PrecisionWord::Fp16 => Precision::Fp16,
-            PrecisionWord::Auto if on_processor => Precision::Fp32,
-            PrecisionWord::Auto => Precision::Fp16,
+            PrecisionWord::Auto => Precision::auto(Abilities::of(&device)),
         };
         precision.check(&device).map_err(|error| document.error_at("training.precision", error.to_string()))?;
         recipe.training.precision = match precision {

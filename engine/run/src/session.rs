@@ -18,7 +18,8 @@ use hearth_train::{
 };
 
 use crate::adversarial::gan_trainer;
-use crate::cases::{Cases, label_check};
+use crate::cases::label_check;
+use crate::cases::usable::usable;
 use crate::dataset::{Use, dataset};
 use crate::handlers::HandlerFailure;
 use crate::handlers::folder_watch::FolderWatch;
@@ -341,10 +342,7 @@ fn trainer_of_rank(
     ranks: Option<&Ranks>,
 ) -> Outcome<SupervisedTrainer<AnyNetwork>> {
     let recipe = &plan.recipe;
-    // Before the work begins.
-    recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
-    let cases = Cases::open(data, recipe)?;
-    label_check::check(plan, &[&cases.training[..], &cases.validation].concat())?;
+    let cases = usable(plan, data)?;
     label_check::warn_of_empty(plan, &cases.training);
     let network = plan.starting_network(from)?;
     let beside = check_training(plan, &network)?;

@@ -21,6 +21,7 @@
 //!
 //! Every limit is in [`Options`]: the number of requests that wait, the bytes of a request, the bytes
 //! of temporary files, the number of connections, the times.
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used))]
 
 mod datastore;

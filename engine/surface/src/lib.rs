@@ -27,6 +27,8 @@
 //! - [`Mesh::to_stl`], [`Mesh::to_obj`]: with the coordinate system in the header, as 3D Slicer
 //!   writes and reads it.
 
+#![forbid(unsafe_code)]
+
 mod cubes;
 mod decimate;
 mod error;

@@ -45,6 +45,6 @@ pub use training::adversarial::trainer::{GanOptions, GanTrainer};
 pub use training::builder::TrainerBuilder;
 pub use training::grad_scaler::{DeviceScaler, GradScaler};
 pub use training::lr_find::{RangeError, RangePoint, RangeResult, RangeTest, StepMode};
-pub use training::precision::{Precision, PrecisionError};
+pub use training::precision::{Abilities, Precision, PrecisionError};
 pub use training::train::Train;
 pub use training::trainer::{SupervisedTrainer, TrainerError, TrainerOptions};

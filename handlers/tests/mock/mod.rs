@@ -1,5 +1,5 @@
 //! A trainer without a network: losses and metrics are read from lists.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! The plugin `checkpoint`: wraps the library's handler [`Checkpoints`]. Place it after
 //! `validation`.
 
+#![forbid(unsafe_code)]
+
 use hearth_handlers::{Checkpoints, CheckpointsOptions};
 use hearth_plugin::{Described, export_plugin};
 

@@ -1,6 +1,8 @@
 //! The plugin `ensemble`: when all networks of an ensemble evaluator have predicted, it combines
 //! their predictions, as MONAI's `MeanEnsemble` and `VoteEnsemble` do. It computes on the device.
 
+#![forbid(unsafe_code)]
+
 use hearth_plugin::{Combine, Context, Event, Fault, Handler, HandlerError, When, export_plugin, nearest, options};
 
 options! {

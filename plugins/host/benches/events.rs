@@ -3,7 +3,7 @@
 //! `cargo bench -p hearth-plugin-host -p build-once --bench events`
 
 #[path = "../tests/plugins/toy.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "a test has the rest of it")]
 mod toy;
 
 use std::process::Command;

@@ -21,6 +21,16 @@ pub enum PluginError {
         /// Each place and the plugins in it, a line each.
         looked: String,
     },
+    /// What `--plugin` gives is neither a file or folder nor the name of a plugin that is known.
+    #[error("--plugin {word}: there is no such file or folder, and no plugin of this name{meant}; known are {known}")]
+    NotGiven {
+        /// What was given.
+        word: String,
+        /// A did-you-mean, or nothing.
+        meant: String,
+        /// The names of all plugins that are found.
+        known: String,
+    },
     /// There is no such file.
     #[error("{path}: {source}")]
     File {

@@ -49,6 +49,7 @@ mod check;
 mod components;
 mod error;
 mod file;
+mod given;
 #[cfg(target_os = "linux")]
 mod isolated;
 #[cfg(not(target_os = "linux"))]
@@ -72,6 +73,7 @@ pub use check::{check_for_parent, check_here, check_in_child, check_linked};
 pub use components::{ComponentInfo, provide_components};
 pub use error::{Mismatch, PluginError};
 pub use file::{Identity, inspect};
+pub use given::Given;
 pub use hearth_plugin::OptionInfo;
 pub use hearth_plugin::identity::{ABI_HASH, LOADER_VERSION, RUSTC, SDK_VERSION, TARGET};
 pub use isolated::{isolate_with, serve_isolated};

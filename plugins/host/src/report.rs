@@ -45,6 +45,12 @@ pub struct List {
 }
 
 impl List {
+    /// The names of all plugins, each once, in order.
+    pub fn names(&self) -> Vec<String> {
+        let names: std::collections::BTreeSet<&str> = self.entries.iter().filter_map(Entry::name).collect();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
     /// A place and the names of the plugins in it, in one line.
     pub fn describe(&self, place: &Place) -> String {
         let mut names = self

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::bundled::BUNDLED;
 use crate::error::PluginError;
 use crate::file::{Identity, inspect};
+use crate::given::Given;
 use crate::load::{Plugin, load, load_linked};
 use crate::report::{Entry, List};
 use crate::safety::check_owned;
@@ -116,7 +117,7 @@ impl Search {
         Self::default()
     }
 
-    /// The standard order: the given paths (`--plugin`), `HEARTH_PLUGIN_PATH`, the recipe's paths,
+    /// The standard order: the given paths (`--plugin`, [`Given::paths`]), `HEARTH_PLUGIN_PATH`, the recipe's paths,
     /// the user's data folder, the program's folder and installation, and last what is linked into
     /// the program.
     ///
@@ -163,7 +164,7 @@ impl Search {
         program: Option<&Path>,
     ) -> Self {
         let mut search = Self::empty();
-        search.extend(Origin::Given, given.iter().cloned());
+        search.extend(Origin::Given, Given::paths(given).map(Path::to_owned));
         let variable = variable.map(env::split_paths).into_iter().flatten();
         search.extend(Origin::Environment, variable.filter(|path| !path.as_os_str().is_empty()));
         search.extend(Origin::Recipe, recipe.iter().cloned());

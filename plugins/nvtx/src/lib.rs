@@ -13,6 +13,8 @@
 //! range is closed with the range around it, and a run that resumes in mid-epoch opens the ranges
 //! it needs again. They belong to the thread that runs the engine.
 
+#![forbid(unsafe_code)]
+
 mod ranges;
 
 use hearth_plugin::{Context, Event, Handler, HandlerError, When, export_plugin, options};

@@ -2,7 +2,7 @@
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // Their names say it.
+#[allow(missing_docs, reason = "their names say it")]
 pub enum Range {
     Engine,
     Epoch,

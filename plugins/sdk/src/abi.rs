@@ -6,10 +6,17 @@
 //! [`ABI_HASH`](crate::identity::ABI_HASH) or must raise
 //! [`ABI_VERSION`](crate::identity::ABI_VERSION).
 
-// The code that `sabi_trait` generates for these traits cannot carry documentation.
-#![allow(missing_docs, non_camel_case_types, non_local_definitions)]
-// Its vtables hold raw pointers, and it has its own naming scheme.
-#![allow(clippy::undocumented_unsafe_blocks, clippy::used_underscore_binding)]
+#![allow(
+    missing_docs,
+    non_camel_case_types,
+    non_local_definitions,
+    reason = "the code that `sabi_trait` generates for these traits cannot carry documentation"
+)]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    clippy::used_underscore_binding,
+    reason = "its vtables hold raw pointers, and it has its own naming scheme"
+)]
 
 use abi_stable::library::RootModule;
 use abi_stable::sabi_types::VersionStrings;

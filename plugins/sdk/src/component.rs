@@ -122,7 +122,7 @@ pub fn reader<T: Reader + 'static>(made: T) -> Made {
 
 /// The kinds by the words of [`export_components!`](crate::export_components!).
 #[doc(hidden)]
-#[allow(non_upper_case_globals)]
+#[allow(non_upper_case_globals, reason = "the words of a macro name them")]
 pub mod kinds {
     use super::ComponentKind;
 

@@ -109,7 +109,7 @@ macro_rules! options {
             }
 
             fn from_table(table: $crate::toml::Table) -> ::core::result::Result<Self, $crate::Fault> {
-                #[allow(unused_mut, unused_variables)]
+                #[allow(unused_mut, unused_variables, reason = "a plugin may have no option")]
                 let mut given = $crate::__private::Given::new(table, <Self as $crate::PluginOptions>::list())?;
                 ::core::result::Result::Ok(Self {
                     $($field: given.take::<$ty>(

@@ -11,7 +11,7 @@ use hearth_engine::{
 
 /// What a handler asked of a [`FakeHost`].
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)] // Each is the method of `Host` of the same name, with what it was given.
+#[allow(missing_docs, reason = "each is the method of `Host` of the same name, with what it was given")]
 pub enum Call {
     Terminate(String),
     TerminateEpoch(String),

@@ -8,6 +8,8 @@
 //!
 //! The loss is read back from the device only in the iterations that are reported.
 
+#![forbid(unsafe_code)]
+
 use std::fmt::Write;
 
 use hearth_plugin::{Context, Event, Handler, HandlerError, Level, OnError, Ranks, When, export_plugin, options};

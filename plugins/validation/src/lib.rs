@@ -1,5 +1,7 @@
 //! The plugin `validation`: wraps the library's handler [`Validation`].
 
+#![forbid(unsafe_code)]
+
 use hearth_handlers::{Validation, ValidationOptions};
 use hearth_plugin::{Described, Fault, export_plugin};
 

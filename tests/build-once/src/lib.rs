@@ -1,1 +1,3 @@
 //! Empty: see the description in `Cargo.toml`.
+
+#![forbid(unsafe_code)]

@@ -7,6 +7,8 @@
 //! `cargo fuzz run --fuzz-dir tests/fuzz --features libfuzzer nifti` searches for such bytes. Those
 //! found, and valid files, are kept in `corpus/`, and every `cargo test` tries them again.
 
+#![forbid(unsafe_code)]
+
 use std::panic;
 use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};

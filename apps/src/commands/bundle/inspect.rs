@@ -1,6 +1,6 @@
 //! `hearth bundle inspect` and `hearth bundle check`
 
-use hearth_recipe::bundle::{Bundle, ConfigNeeds, RunOptions, needs};
+use hearth_recipe::bundle::{Bundle, ConfigNeeds, RunOptions, inference, needs};
 use serde_json::{Value, json};
 
 use super::{InspectArgs, open};
@@ -20,28 +20,27 @@ pub fn run(args: &InspectArgs) -> Outcome {
     Ok(())
 }
 
-/// Fails where the chosen config, or the inference config, cannot be run as it stands.
+/// Fails where `hearth bundle run` would: the chosen config, or the inference config, cannot be run as it stands.
 pub fn check(args: &InspectArgs) -> Outcome {
     let opened = open::open(&args.bundle)?;
-    let mut all = needs(&opened.bundle, &options(args))?;
-    if args.config_files.is_empty() {
-        let inference = |config: &ConfigNeeds| config.name.starts_with("inference");
-        if all.iter().any(inference) {
-            all.retain(inference);
-        }
+    let mut options = options(args);
+    if options.config_files.is_empty() {
+        // The one that is run.
+        options.config_files.push(inference(&opened.bundle)?.display().to_string());
     }
+    let all = needs(&opened.bundle, &options)?;
     if args.json {
         out!("{}", serde_json::to_string_pretty(&facts(&opened.bundle, &all))?);
     }
     let mut missing = 0;
     for config in &all {
-        missing += config.missing.len();
+        missing += config.refusals().count();
         if args.json {
             continue;
         }
         match config.is_complete() {
             true => out!("{}: all that it needs is here", config.name),
-            false => config.missing.iter().for_each(|fault| note!("{}: {fault}", fault.kind.word())),
+            false => config.refusals().for_each(|fault| note!("{}: {fault}", fault.kind.word())),
         }
     }
     match missing {
@@ -98,7 +97,7 @@ fn describe(bundle: &Bundle) {
 }
 
 fn describe_config(config: &ConfigNeeds) {
-    let what = match (config.is_supported(), config.trains, config.is_complete()) {
+    let what = match (config.is_supported(), config.training.is_some(), config.is_complete()) {
         (false, _, _) => "not all is here",
         (true, true, _) => "all is here; hearth bundle convert makes a recipe of it",
         (true, false, true) => "runs",
@@ -139,7 +138,7 @@ fn facts(bundle: &Bundle, needs: &[ConfigNeeds]) -> Value {
         });
         json!({
             "name": config.name, "file": config.path.display().to_string(), "run_id": config.run_id,
-            "trains": config.trains, "supported": config.is_supported(), "complete": config.is_complete(),
+            "trains": config.training.is_some(), "supported": config.is_supported(), "complete": config.is_complete(),
             "parts": parts.collect::<Vec<_>>(), "missing": missing.collect::<Vec<_>>(),
         })
     });

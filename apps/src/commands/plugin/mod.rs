@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Subcommand;
-use hearth_plugin_host::{Found, HEADER, Info, Search, check_for_parent, check_in_child, check_linked, serve_isolated};
+use hearth_plugin_host::{
+    Found, Given, HEADER, Info, Search, check_for_parent, check_in_child, check_linked, serve_isolated,
+};
 
 use crate::error::{Failure, Outcome};
 use crate::out;
@@ -24,8 +26,8 @@ pub struct Args {
 enum Action {
     /// List every plugin found, and the searched places
     List {
-        /// A plugin library, or a folder to look for plugins in, before all others
-        #[arg(long = "plugin", value_name = "PATH")]
+        /// A plugin: its library, a folder to look for plugins in, before all others, or a known name
+        #[arg(long = "plugin", value_name = "PATH|NAME")]
         plugins: Vec<PathBuf>,
         /// Print one JSON object
         #[arg(long)]
@@ -69,6 +71,7 @@ enum Action {
 pub fn run(args: &Args) -> Outcome {
     match &args.action {
         Action::List { plugins, json } => {
+            Given::check(plugins)?;
             let list = Search::standard(plugins, &[]).list();
             if *json { out!("{}", serde_json::to_string_pretty(&list)?) } else { out!("{list}") }
         }

@@ -6,7 +6,7 @@ mod course;
 use std::path::{Path, PathBuf};
 
 use hearth_handlers::Unit;
-use hearth_plugin_host::provide_components;
+use hearth_plugin_host::{Given, provide_components};
 use hearth_profile::Schedule;
 use hearth_recipe::advice::{Finding, imbalance};
 use serde_json::json;
@@ -56,8 +56,9 @@ pub struct Args {
     /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
-    /// A plugin library, or a folder to look for plugins in; may be given several times
-    #[arg(long = "plugin", value_name = "PATH")]
+    /// A plugin: its library, a folder to look for plugins in, or the name of one that is bundled or
+    /// installed; may be given several times
+    #[arg(long = "plugin", value_name = "PATH|NAME")]
     pub plugins: Vec<PathBuf>,
     /// Changes one value of the recipe, as in training.batch_size=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -66,6 +67,7 @@ pub struct Args {
 
 /// Profiles, and reports what it found.
 pub fn run(args: &Args) -> Outcome {
+    Given::check(&args.plugins)?;
     provide_components(&args.plugins);
     let mut document = bundled::open(&args.recipe)?;
     if let Some(device) = &args.device {

@@ -197,7 +197,7 @@ impl Scope<'_> {
                 Value::None => Value::text("None"),
                 other => return Err(Fault::outside(format!("str() of {} is not evaluated", other.kind()))),
             },
-            "bool" => need()?.truth().map_or(Value::Unknown, Value::Bool),
+            "bool" => operators::truth(need()?)?.map_or(Value::Unknown, Value::Bool),
             "abs" => match need()? {
                 Value::Int(number) => Value::Int(number.saturating_abs()),
                 value => Value::Float(number(value)?.abs()),
@@ -259,9 +259,9 @@ impl Scope<'_> {
                 for item in items {
                     let fits = match need()? {
                         Value::Function(function) => {
-                            call_in(function, std::slice::from_ref(&item), self.world)?.truth()
+                            operators::truth(&call_in(function, std::slice::from_ref(&item), self.world)?)?
                         }
-                        _ => item.truth(),
+                        _ => operators::truth(&item)?,
                     };
                     match fits {
                         Some(true) => kept.push(item),

@@ -197,7 +197,7 @@ impl Scope<'_> {
             Expr::Compare(first, rest) => self.compare(first, rest),
             Expr::And(a, b) => {
                 let left = self.eval(a)?;
-                match left.truth() {
+                match operators::truth(&left)? {
                     Some(true) => self.eval(b),
                     Some(false) => Ok(left),
                     None => Ok(Value::Unknown),
@@ -205,7 +205,7 @@ impl Scope<'_> {
             }
             Expr::Or(a, b) => {
                 let left = self.eval(a)?;
-                match left.truth() {
+                match operators::truth(&left)? {
                     Some(true) => Ok(left),
                     Some(false) => self.eval(b),
                     None => Ok(Value::Unknown),
@@ -277,7 +277,7 @@ impl Scope<'_> {
     }
 
     fn truth(&self, expr: &Expr) -> Eval<Option<bool>> {
-        Ok(self.eval(expr)?.truth())
+        operators::truth(&self.eval(expr)?)
     }
 
     fn elements(&self, items: &[Arg]) -> Eval<Vec<Value>> {

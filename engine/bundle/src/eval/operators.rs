@@ -203,6 +203,20 @@ fn repeat(value: &Value, times: &Value, world: &World) -> Eval {
     })
 }
 
+/// Whether Python takes a value for true; nothing where a value is not known.
+///
+/// # Errors
+/// A table or an array of several elements, as in pandas and NumPy.
+pub fn truth(value: &Value) -> Eval<Option<bool>> {
+    match value {
+        Value::Column(items) if items.len() == 1 => truth(&items[0]),
+        Value::Column(_) | Value::Table(_) => {
+            Err(Fault::value(format!("the truth of {} is ambiguous: compare its elements", value.kind())))
+        }
+        other => Ok(other.truth()),
+    }
+}
+
 /// A comparison; nothing where a value is not known.
 pub fn compare(op: Compare, a: &Value, b: &Value) -> Eval<Option<bool>> {
     if matches!(a, Value::Unknown) || matches!(b, Value::Unknown) {

@@ -1,6 +1,6 @@
 //! A workflow without a network: what it "learns" is a number that depends on every batch and on
 //! their order.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};

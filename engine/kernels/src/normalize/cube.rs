@@ -198,7 +198,7 @@ pub(super) fn follow(running: [CubeTensor; 2], now: [CubeTensor; 2], momentum: f
 }
 
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn follow_kernel(
     mean: &Tensor<f32>,
     variance: &Tensor<f32>,
@@ -341,7 +341,7 @@ struct Plane {
 
 #[cube]
 impl Plane {
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
     fn of(
         plane: usize,
         channels: usize,
@@ -380,7 +380,7 @@ impl Plane {
 }
 
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn apply_kernel<F: Float>(
     x: &Tensor<F>,
     weight: &Tensor<f32>,
@@ -427,7 +427,7 @@ fn scale_kernel<F: Float>(
 
 /// The sums of `dz`, `dz * normalized` and `dy * z` where `z` is not positive, of a piece.
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn gradient_sums_kernel<F: Float>(
     x: &Tensor<F>,
     dy: &Tensor<F>,
@@ -481,7 +481,7 @@ fn gradient_sums_kernel<F: Float>(
 
 /// First the means of the rows, weighted, for x; then the sums of the channels, for the parameters.
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn totals_kernel(
     sums: &Tensor<f32>,
     weight: &Tensor<f32>,
@@ -544,7 +544,7 @@ fn totals_kernel(
 
 /// `inverse * (weight dz - mean of weight dz - normalized * mean of weight dz normalized)`
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn gradient_kernel<F: Float>(
     x: &Tensor<F>,
     dy: &Tensor<F>,

@@ -37,8 +37,7 @@ pub enum Over {
 
 /// The activation behind a norm: positive values stay, others are multiplied by a slope.
 #[derive(Clone, Debug)]
-// A handful of them live at a time.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a handful of them live at a time")]
 pub enum Slope {
     /// The same for all: 1 for no activation, 0 for ReLU.
     Fixed(f64),

@@ -9,16 +9,16 @@ use hearth_data::transforms::Invert;
 use hearth_data::{Image, Transform};
 use hearth_nn::post::{Activations, AsDiscrete};
 
-use crate::bundle::chain::build::steps;
+use build::steps;
 
-use crate::bundle::array_form::in_order;
-use crate::bundle::case::Case;
-use crate::bundle::classes::Classes;
-use crate::bundle::field;
-use crate::bundle::field::{Field, Kind};
-use crate::bundle::nodes::components;
-use crate::bundle::save::Save;
-use crate::bundle::writing::Writing;
+use super::array_form::in_order;
+use super::case::Case;
+use super::classes::Classes;
+use super::field::{self, Field, Kind};
+use super::missing::Read;
+use super::nodes::components;
+use super::save::Save;
+use super::writing::Writing;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// An activation, and a function of the config's after it.
@@ -89,7 +89,7 @@ impl Chain {
     fn add(&mut self, value: Option<&Value>, faults: &mut Vec<Fault>) {
         let Some(list) = components(value) else {
             // An unknown value has its own fault already.
-            if !matches!(value, Some(Value::Unknown)) && !value.is_some_and(has_unknown) {
+            if !value.is_some_and(Value::has_unknown) {
                 let kind = value.map(Value::kind).unwrap_or_default();
                 faults
                     .push(Fault::new(hearth_bundle::FaultKind::Component, format!("{kind} is no chain of transforms")));
@@ -113,9 +113,13 @@ impl Chain {
     }
 
     /// The keys that files are read to.
-    pub fn loads(&self) -> Vec<String> {
+    pub fn reads(&self) -> Vec<Read<'_>> {
         let loads = self.steps.iter().filter(|step| step.name == "LoadImage");
-        loads.flat_map(|step| step.keys.iter().cloned()).collect()
+        let of = |step| {
+            let Step { keys, may_lack, .. }: &Step = step;
+            keys.iter().map(|key| Read { key, may_lack: *may_lack })
+        };
+        loads.flat_map(of).collect()
     }
 
     /// Warns where label maps are mapped back between their values.
@@ -161,13 +165,6 @@ impl Chain {
             }
         }
         Ok(())
-    }
-}
-
-fn has_unknown(value: &Value) -> bool {
-    match value {
-        Value::Unknown => true,
-        other => other.as_slice().is_some_and(|items| items.iter().any(has_unknown)),
     }
 }
 

@@ -7,32 +7,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use hearth_bundle::{CallValue, Component, Fault, FaultKind, Value};
+use hearth_bundle::{CallValue, Component, Value};
 use hearth_data::Image;
 use hearth_data::writers::{WriteOptions, write_image};
 use hearth_nn::diffusion::noise;
 use hearth_nn::networks::{AutoencoderKL, Network};
 
-use crate::bundle::Context;
-use crate::bundle::array::Array;
-use crate::bundle::case::Case;
-use crate::bundle::first::First;
-use crate::bundle::networks::Networks;
-use crate::bundle::run::{Seen, Told};
-use crate::bundle::sampler::{NETWORKS, Sampler, network};
-use crate::bundle::save::Save;
-use crate::bundle::writing::Writing;
+use super::array::Array;
+use super::calls::{Output, file_of, output, picture_path, sizes, transposed};
+use super::case::Case;
+use super::first::First;
+use super::networks::Networks;
+use super::sampler::{NETWORKS, Sampler, network};
+use super::save::Save;
+use super::writing::Writing;
+use super::{Context, Seen, Told};
 use hearth_recipe::{Context as _, Outcome, RecipeError};
-
-/// The most values of a tensor that an expression draws.
-const MOST: usize = 1 << 30;
 
 /// Draws of one call are this far from those of the next: a sampling counts its steps in between.
 const APART: u64 = 1 << 32;
 
 /// What an expression gives.
-// All of them are behind a pointer.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "all of them are behind a pointer")]
 #[derive(Debug)]
 enum Given {
     Array(Array),
@@ -61,152 +57,6 @@ pub(crate) struct Doing<'a> {
     pub writing: &'a mut Writing,
     pub device: &'a Device,
     pub tell: &'a mut dyn FnMut(Told<'_>),
-}
-
-/// All of a call that is not supported, and files that are not there.
-pub(crate) fn check(call: &CallValue, context: &Context) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    check_call(call, context, &mut faults);
-    // What could not be evaluated has its own fault.
-    faults.retain(|fault| !fault.what.contains("an unknown value"));
-    // What names no item is of the first component that the call has.
-    let place = call.args.iter().find_map(place_of);
-    for fault in &mut faults {
-        if let (true, Some(component)) = (fault.file.is_empty(), &place) {
-            let what = std::mem::take(&mut fault.what);
-            *fault = Fault { kind: fault.kind, ..crate::bundle::nodes::fault(component, what) };
-        }
-    }
-    faults
-}
-
-/// The first component in a value.
-fn place_of(value: &Value) -> Option<Arc<Component>> {
-    match value {
-        Value::Component(component) => Some(component.clone()),
-        Value::Call(call) => call.args.iter().find_map(place_of),
-        _ => None,
-    }
-}
-
-fn check_call(call: &CallValue, context: &Context, faults: &mut Vec<Fault>) {
-    let first = call.args.first().unwrap_or(&Value::None);
-    let found = match call.name.as_str() {
-        "LDMSampler.run" | "LDMSampler.sampling_fn" => match Sampler::new(call) {
-            Err(found) => return faults.extend(found),
-            Ok(sampler) => {
-                check_value(sampler.noise, context, faults);
-                if !context.images.is_empty() {
-                    let what = "makes images of noise: leave out those that are given (-i)";
-                    faults.push(Fault::new(FaultKind::Value, what));
-                }
-                match call.name.as_str() {
-                    "LDMSampler.run" => output(call).and_then(|output| match output {
-                        Output::Saver(saver) => Save::new(saver, &mut Vec::new()).map(drop),
-                        Output::Picture(_) => Ok(()),
-                    }),
-                    _ => Ok(()),
-                }
-            }
-        },
-        "SaveImage.__call__" => {
-            check_value(call.get(1, "img").unwrap_or(&Value::None), context, faults);
-            match first {
-                Value::Component(saver) => Save::new(saver, &mut Vec::new()).map(drop),
-                _ => Ok(()),
-            }
-        }
-        "PIL.Image.save" => {
-            check_value(first, context, faults);
-            picture_path(call).map(drop)
-        }
-        "AutoencoderKL.__call__" => {
-            check_value(call.get(1, "x").unwrap_or(&Value::None), context, faults);
-            network(call, 0, "self", NETWORKS[0]).map(drop)
-        }
-        "monai.utils.first" => match first {
-            Value::Component(loader) => return faults.extend(First::new(loader, context).err().unwrap_or_default()),
-            Value::Unknown => Ok(()),
-            _ => Err(Fault::new(FaultKind::Component, "monai.utils.first of what is no loader")),
-        },
-        "torch.rand" | "torch.randn" | "torch.ones" | "torch.zeros" => sizes(call).map(drop),
-        "torch.load" | "numpy.load" => {
-            let path = first.as_str().unwrap_or_default();
-            match context.folder.join(path).is_file() {
-                true => Ok(()),
-                false => Err(Fault::new(FaultKind::File, format!("the file {path} is not there"))),
-            }
-        }
-        "[]" | "transpose" | "PIL.Image.fromarray" | "scripts.utils.visualize_2d_image" => {
-            check_value(first, context, faults);
-            Ok(())
-        }
-        other => Err(Fault::new(FaultKind::Outside, format!("{other}(...) is not computed"))),
-    };
-    faults.extend(found.err());
-}
-
-fn check_value(value: &Value, context: &Context, faults: &mut Vec<Fault>) {
-    match value {
-        Value::Call(call) => check_call(call, context, faults),
-        Value::Unknown => {}
-        other => match file_of(other) {
-            Some(path) if context.folder.join(path).is_file() => {}
-            Some(path) => faults.push(Fault::new(FaultKind::File, format!("the file {path} is not there"))),
-            None => {
-                let what = format!("{} stands where a tensor is computed", other.kind());
-                faults.push(Fault::new(FaultKind::Outside, what));
-            }
-        },
-    }
-}
-
-/// A text is the file of an array: how a user gives noise, `--noise noise.npy`.
-fn file_of(value: &Value) -> Option<&str> {
-    value.as_str()
-}
-
-/// Where `LDMSampler.run` writes.
-enum Output<'a> {
-    Saver(&'a Arc<Component>),
-    Picture(&'a str),
-}
-
-fn output(call: &CallValue) -> Result<Output<'_>, Fault> {
-    match call.get(5, "saver").or_else(|| call.get(5, "output_file")) {
-        Some(Value::Component(saver)) if saver.name() == "SaveImage" => Ok(Output::Saver(saver)),
-        Some(Value::Text(path) | Value::Path(path)) => png(path).map(Output::Picture),
-        Some(Value::Component(other)) => {
-            Err(crate::bundle::nodes::fault(other, "is no SaveImage, which the sampler writes by"))
-        }
-        other => {
-            let kind = other.map_or("missing".to_owned(), Value::kind);
-            let what = format!("what the sampler writes by is {kind}; expected a SaveImage or a file");
-            Err(Fault::new(FaultKind::Component, what))
-        }
-    }
-}
-
-/// The path of a picture, which is PNG.
-fn png(path: &str) -> Result<&str, Fault> {
-    match path.to_lowercase().ends_with(".png") {
-        true => Ok(path),
-        false => Err(Fault::new(FaultKind::Value, format!("{path}: only pictures in PNG are written"))),
-    }
-}
-
-fn picture_path(call: &CallValue) -> Result<&str, Fault> {
-    let path = call.get(1, "fp").and_then(Value::as_str);
-    png(path.ok_or_else(|| Fault::new(FaultKind::Value, "save of a picture without a path"))?)
-}
-
-/// The sizes of `torch.randn(1, 2, 3)` or `torch.randn([1, 2, 3])`.
-fn sizes(call: &CallValue) -> Result<Vec<usize>, Fault> {
-    let given = call.get(0, "size").and_then(Value::as_slice).unwrap_or(&call.args);
-    let sizes: Option<Vec<usize>> = given.iter().map(|size| usize::try_from(size.as_int()?).ok()).collect();
-    let count = |sizes: &Vec<usize>| sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
-    let fits = |sizes: &Vec<usize>| !sizes.is_empty() && count(sizes).is_some_and(|count| (1..=MOST).contains(&count));
-    sizes.filter(fits).ok_or_else(|| Fault::new(FaultKind::Value, format!("{} of sizes that are none", call.name)))
 }
 
 impl Doing<'_> {
@@ -293,10 +143,7 @@ impl Doing<'_> {
                 }
             }
             "transpose" => {
-                let axes: Vec<Option<i64>> = call.args.iter().skip(1).map(Value::as_int).collect();
-                if !matches!(axes[..], [] | [Some(1), Some(0)]) {
-                    return Err(RecipeError::new("only transpose(1, 0) is computed"));
-                }
+                transposed(call)?;
                 Given::Array(self.array(first)?.transpose()?)
             }
             "scripts.utils.visualize_2d_image" => Given::Array(self.array(first)?.picture()?),
@@ -305,7 +152,7 @@ impl Doing<'_> {
                 let Value::Component(loader) = first else {
                     return Err(RecipeError::new("monai.utils.first of what is no loader"));
                 };
-                let taken = First::new(loader, self.context).map_err(|faults| crate::bundle::run::all(&faults))?;
+                let taken = First::new(loader, self.context).map_err(|faults| super::run::all(&faults))?;
                 taken.notes().into_iter().for_each(|note| (self.tell)(Told::Note(note)));
                 Given::Batch(taken.batch(self.context.seed, self.writing)?)
             }
@@ -349,7 +196,7 @@ impl Doing<'_> {
     }
 
     fn sample(&mut self, call: &CallValue) -> Outcome<Array> {
-        let sampler = Sampler::new(call).map_err(|faults| crate::bundle::run::all(&faults))?;
+        let sampler = Sampler::new(call).map_err(|faults| super::run::all(&faults))?;
         let noise = self.array(sampler.noise)?;
         let steps = self.computed.steps.get(&sampler.scheduled.id).copied();
         let seed = self.context.seed.unsigned_abs();

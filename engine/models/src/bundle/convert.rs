@@ -11,10 +11,9 @@ use hearth_nn::optim::OptimizerSpec;
 use hearth_nn::weights;
 use hearth_registry::{Document, Kind, Node, Registry};
 
-use crate::bundle::networks::{Networks, spec};
-use crate::bundle::nodes::{base_names, components, is, table};
-use crate::bundle::run;
-use crate::bundle::run::RunOptions;
+use super::networks::{Loads, Networks, spec};
+use super::nodes::{base_names, components, is, table};
+use super::run::{self, RunOptions};
 use hearth_recipe::recipe::Recipe;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
@@ -213,7 +212,7 @@ impl Making<'_> {
 
     fn inferer(&mut self, evaluator: &Component) {
         let Some(inferer) = evaluator.get("inferer").and_then(Value::as_component).cloned() else { return };
-        match crate::bundle::evaluator::inferer(evaluator) {
+        match super::evaluator::inferer(evaluator) {
             Ok(built) => {
                 let without = ["device", "sw_device", "progress", "cache_roi_weight_map", "cpu_thresh"];
                 let table = if inferer.args.is_empty() {
@@ -313,9 +312,9 @@ impl Making<'_> {
         };
         let device = hearth_data::host_device();
         let mut networks = Networks::default();
-        networks
-            .load(&loader, self.bundle.root(), &device)
-            .while_doing(|| format!("the weights {}", path.display()))?;
+        let root = self.bundle.root();
+        let loads = Loads::new(&loader, root).map_err(|faults| super::run::all(&faults))?;
+        networks.load(&loads, root, &device).while_doing(|| format!("the weights {}", path.display()))?;
         Ok(Some(weights::to_bytes(networks.get(network, &device)?)?))
     }
 

@@ -7,10 +7,10 @@ use burn::tensor::{Tensor, TensorData};
 use hearth_bundle::{CallValue, Component, Fault, Value};
 use hearth_data::{DrawKey, host_device};
 
-use crate::bundle::array_form::{cases, is_array_form, keyed};
-use crate::bundle::field;
-use crate::bundle::nodes::{components, fault, is, texts};
-use crate::bundle::streams::Streams;
+use super::array_form::{cases, is_array_form, keyed};
+use super::field;
+use super::nodes::{components, fault, is, texts};
+use super::streams::Streams;
 
 /// What an evaluator goes through.
 pub(crate) enum Cases {
@@ -29,6 +29,7 @@ pub(crate) enum Cases {
 /// A data loader, taken apart.
 pub(crate) struct Loading {
     pub cases: Cases,
+    pub dataset: Arc<Component>,
     pub transform: Option<Value>,
     pub batch: usize,
 }
@@ -45,8 +46,7 @@ impl Loading {
     pub fn new(evaluator: &Component, images: &[String], seed: i64, folder: &Path) -> Result<Self, Fault> {
         let loader = match evaluator.get("val_data_loader") {
             Some(Value::Component(loader)) => loader,
-            Some(other) => return Err(fault(evaluator, format!("val_data_loader is {}", other.kind()))),
-            None => return Err(fault(evaluator, "has no val_data_loader")),
+            other => return Err(absent(evaluator, "val_data_loader", other)),
         };
         if !LOADERS.contains(&loader.name()) {
             return Err(fault(loader, format!("is no loader that is here: {}", LOADERS.join(", "))));
@@ -56,32 +56,30 @@ impl Loading {
         let batch = batch.ok_or_else(|| fault(loader, "batch_size is not above 0"))?;
         let dataset = match loader.get("dataset") {
             Some(Value::Component(dataset)) => dataset.clone(),
-            Some(other) => return Err(fault(loader, format!("dataset is {}", other.kind()))),
-            None => return Err(fault(loader, "has no dataset")),
+            other => return Err(absent(loader, "dataset", other)),
         };
         let arrays = is_array_form(dataset.get("transform"));
         let transform = keyed(dataset.get("transform").cloned());
         let data = dataset.get("data");
         if dataset.name() == "MaskedPatchWSIDataset" {
             let list = if images.is_empty() { list(&dataset, data, folder)? } else { given(images, "image") };
-            return Ok(Loading { cases: Cases::Slides(dataset, list), transform, batch });
+            return Ok(Loading { cases: Cases::Slides(dataset.clone(), list), dataset, transform, batch });
         }
         if dataset.name() == "IterableDataset" {
             let cases = match Streams::new(&dataset, images, folder) {
                 Ok(streams) => Cases::Streams(streams),
                 Err(faults) => Cases::Unfit(faults),
             };
-            return Ok(Loading { cases, transform: None, batch });
+            return Ok(Loading { cases, dataset, transform: None, batch });
         }
         if !DATASETS.contains(&dataset.name()) {
             return Err(fault(&dataset, "is a data set that is not here"));
         }
         if !images.is_empty() {
-            let key = crate::bundle::chain::Chain::new(transform.as_ref())
-                .ok()
-                .and_then(|chain| chain.loads().into_iter().next());
-            let cases = Cases::List(given(images, key.as_deref().unwrap_or("image")));
-            return Ok(Loading { cases, transform, batch });
+            let chain = super::chain::Chain::new(transform.as_ref()).unwrap_or_default();
+            let reads = chain.reads();
+            let cases = Cases::List(given(images, reads.first().map_or("image", |read| read.key)));
+            return Ok(Loading { cases, dataset, transform, batch });
         }
         let list = list(&dataset, data, folder)?;
         let list = if arrays { cases(list) } else { list };
@@ -94,12 +92,22 @@ impl Loading {
             .collect();
         if let Some(draws) = draws.filter(|draws| !draws.is_empty()) {
             let drawn = draws.into_iter().enumerate().map(|(place, call)| draw(&dataset, call, place, seed));
-            return Ok(Loading { cases: Cases::Drawn(drawn.collect::<Result<_, Fault>>()?), transform, batch });
+            let cases = Cases::Drawn(drawn.collect::<Result<_, Fault>>()?);
+            return Ok(Loading { cases, dataset, transform, batch });
         }
         if let Some(other) = list.iter().find(|value| value.as_dict().is_none()) {
-            return Err(fault(&dataset, format!("data holds {}; expected dictionaries", other.kind())));
+            let what = format!("data holds {}; expected dictionaries", other.kind());
+            return Err(fault(&dataset, what).about(other));
         }
-        Ok(Loading { cases: Cases::List(list), transform, batch })
+        Ok(Loading { cases: Cases::List(list), dataset, transform, batch })
+    }
+}
+
+/// An argument that is no component.
+fn absent(of: &Component, name: &str, value: Option<&Value>) -> Fault {
+    match value {
+        Some(other) => fault(of, format!("{name} is {}", other.kind())).about(other),
+        None => fault(of, format!("has no {name}")),
     }
 }
 
@@ -117,7 +125,8 @@ pub(crate) fn list(dataset: &Component, data: Option<&Value>, folder: &Path) -> 
         Some(Value::Component(other)) => Err(fault(other, "is a data set that is not here")),
         Some(value) => {
             let items = value.as_slice().map(<[Value]>::to_vec);
-            items.ok_or_else(|| fault(dataset, format!("data is {}; expected a list", value.kind())))
+            let what = || format!("data is {}; expected a list", value.kind());
+            items.ok_or_else(|| fault(dataset, what()).about(value))
         }
         None => Err(fault(dataset, "has no data")),
     }

@@ -1,5 +1,6 @@
 //! `SupervisedEvaluator`: batches through a network, then each item through its post-processing.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor};
@@ -9,16 +10,18 @@ use hearth_nn::inferers::{Inferer, LandmarkInferer, SimpleInferer};
 use hearth_nn::networks::Network;
 use hearth_registry::Registry;
 
-use crate::bundle::case::{Case, prediction};
-use crate::bundle::chain::Chain;
-use crate::bundle::classes::Classes;
-use crate::bundle::data::{Cases, Loading};
-use crate::bundle::metrics::Measure;
-use crate::bundle::networks::{Networks, spec};
-use crate::bundle::nodes::{components, fault, is, read, table};
-use crate::bundle::run::{Seen, Told};
-use crate::bundle::slides::{Maps, SlideOptions};
-use crate::bundle::writing::Writing;
+use super::case::{Case, prediction};
+use super::chain::Chain;
+use super::checks::device_of;
+use super::classes::Classes;
+use super::data::{Cases, Loading};
+use super::handlers::Handlers;
+use super::metrics::Measure;
+use super::networks::{Networks, check};
+use super::nodes::{fault, is, read, table};
+use super::slides::SlideOptions;
+use super::writing::Writing;
+use super::{Seen, Told, missing};
 use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// Metrics by name: a value, or one for each class.
@@ -32,27 +35,13 @@ pub(crate) struct Evaluator {
     inferer: Box<dyn Inferer>,
     before: Chain,
     after: Chain,
-    loaders: Vec<Arc<Component>>,
     measures: Vec<Measure>,
-    /// Tables of what the network says of each case.
-    tables: Vec<Classes>,
-    /// Maps of probabilities of slides.
-    maps: Option<Maps>,
+    handlers: Handlers,
     slides: Option<SlideOptions>,
-    device: String,
+    device: Device,
     /// What was left out, and what one may not have meant.
     pub notes: Vec<String>,
 }
-
-/// Handlers that print, or write what TensorBoard shows.
-const QUIET: [&str; 6] = [
-    "StatsHandler",
-    "TensorBoardStatsHandler",
-    "TensorBoardImageHandler",
-    "LogfileHandler",
-    "ProbMapProducer",
-    "TerminateOnNan",
-];
 
 /// The inferer of points, slice by slice, and that of slices.
 const POINTS: &str = "LandmarkInferer";
@@ -91,102 +80,42 @@ impl Evaluator {
     ///
     /// # Errors
     /// All that is not supported.
-    pub fn new(component: &Component, options: &crate::bundle::Context) -> Result<Self, Vec<Fault>> {
-        let mut faults = Vec::new();
-        let mut or = |fault: Fault| faults.push(fault);
+    pub fn new(component: &Arc<Component>, options: &super::Context) -> Result<Self, Vec<Fault>> {
         if component.name() != "SupervisedEvaluator" {
-            return Err(vec![fault(component, "is an engine that is not here; SupervisedEvaluator is")]);
+            let what = format!("{} is not supported; use SupervisedEvaluator", component.name());
+            return Err(vec![fault(component, what)]);
         }
-        if let Some((unknown, _)) = component.args.iter().find(|(key, _)| !KNOWN.contains(&key.as_str())) {
-            or(fault(component, format!("the option {unknown} is not known")));
-        }
-        for unused in ["iteration_update", "mode"] {
-            if let Some(value) = component.get(unused)
-                && !matches!(value, Value::Text(text) if &**text == "eval")
-            {
-                or(fault(component, format!("{unused} is not supported")));
-            }
-        }
-        if let Some(given) = component.get("prepare_batch")
-            && !is_whole_batch(given)
-        {
-            let what = "prepare_batch is not supported, but for one that gives the whole batch as the image";
-            or(fault(component, what));
-        }
-        let network = match component.get("network") {
-            Some(Value::Component(network)) => {
-                match spec(network) {
-                    // A file that is not there is reported by the expression that reads it.
-                    Err(fault) if !fault.what.contains("an unknown value") => or(fault),
-                    _ => {}
-                }
-                Some(network.clone())
-            }
-            Some(Value::Unknown) => None,
-            other => {
-                let kind = other.map_or("missing".to_owned(), Value::kind);
-                or(fault(component, format!("network is {kind}; expected a network")));
-                None
-            }
-        };
-        let inferer = inferer(component).map_err(&mut or).ok();
+        let mut faults = unsupported(component);
+        let network = network(component).map_err(|fault| faults.push(fault)).ok();
+        let inferer = inferer(component).map_err(|fault| faults.push(fault)).ok();
         let loading = Loading::new(component, &options.images, options.seed, &options.folder);
         let transform = match &loading {
             Ok(loading) => loading.transform.clone(),
             Err(_) => transform_of(component),
         };
-        let loading = match loading {
-            Ok(Loading { cases: Cases::Unfit(found), .. }) => {
-                found.into_iter().for_each(&mut or);
-                None
-            }
-            Ok(loading) => Some(loading),
-            // What the list lacks is reported by the expression that makes it.
-            Err(fault) if fault.what.contains("an unknown value") => None,
-            Err(fault) => {
-                or(fault);
-                None
-            }
-        };
         let mut chain = |value: Option<&Value>| match Chain::new(value) {
             Ok(chain) => chain,
             Err(found) => {
-                found.into_iter().for_each(&mut or);
+                faults.extend(found);
                 Chain::default()
             }
         };
         let (before, after) = (chain(transform.as_ref()), chain(component.get("postprocessing")));
-        let measures = Measure::all(component).map_err(&mut or).unwrap_or_default();
-        let (mut loaders, mut tables, mut maps) = (Vec::new(), Vec::new(), None);
-        match components(component.get("val_handlers")) {
-            None => or(fault(component, "val_handlers is no list of handlers")),
-            Some(handlers) => {
-                for handler in handlers {
-                    match handler.name() {
-                        "CheckpointLoader" => loaders.push(handler),
-                        "ProbMapProducer" => match Maps::new(&handler) {
-                            Ok(made) => maps = Some(made),
-                            Err(fault) => or(fault),
-                        },
-                        "ClassificationSaver" => match Classes::of_handler(&handler) {
-                            Ok(made) => tables.push(made),
-                            Err(fault) => or(fault),
-                        },
-                        name if QUIET.contains(&name) => {}
-                        _ => or(fault(&handler, "is a handler that is not here")),
-                    }
-                }
-            }
+        let measures = Measure::all(component).map_err(|fault| faults.push(fault)).unwrap_or_default();
+        let handlers = Handlers::new(component, &options.folder).map_err(|found| faults.extend(found)).ok();
+        let loading = loading.map_err(|fault| faults.push(fault)).ok();
+        let mut slides = None;
+        if let Some(loading) = &loading {
+            let maps = handlers.as_ref().is_none_or(|handlers| handlers.maps.is_some());
+            faults.extend(unfit(component, loading, &before, maps, &options.folder));
+            slides = slides_of(loading).map_err(|fault| faults.push(fault)).ok().flatten();
         }
-        let slides = match &loading {
-            Some(Loading { cases: Cases::Slides(dataset, _), .. }) => SlideOptions::new(dataset).map_err(&mut or).ok(),
-            _ => None,
+        let device = device_of(&Value::Component(component.clone())).map_err(|fault| faults.push(fault)).ok();
+        let (Some(network), Some(inferer), Some(loading), Some(handlers), Some(device)) =
+            (network, inferer, loading, handlers, device)
+        else {
+            return Err(faults);
         };
-        let device = match component.get("device") {
-            Some(Value::Device(name) | Value::Text(name)) => name.to_string(),
-            _ => "cpu".to_owned(),
-        };
-        let (Some(network), Some(inferer), Some(loading)) = (network, inferer, loading) else { return Err(faults) };
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -202,10 +131,8 @@ impl Evaluator {
             inferer,
             before,
             after,
-            loaders,
             measures,
-            tables,
-            maps,
+            handlers,
             slides,
             device,
             notes,
@@ -222,11 +149,10 @@ impl Evaluator {
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome<(usize, Metrics)> {
-        let Evaluator { id, loading, network, inferer, before, after, loaders, measures, .. } = self;
-        let (tables, maps, slides, device) = (self.tables, self.maps, self.slides, self.device);
-        let device = hearth_train::device::parse(&device).map_err(RecipeError::from_error)?.inner();
-        for loader in &loaders {
-            let path = networks.load(loader, &writing.inputs, &device)?;
+        let Evaluator { id, loading, network, inferer, before, after, measures, slides, device, .. } = self;
+        let Handlers { loads, tables, maps } = self.handlers;
+        for loads in &loads {
+            let path = networks.load(loads, &writing.inputs, &device)?;
             tell(Told::Weights(&path));
         }
         networks.get(&network, &device)?;
@@ -239,9 +165,6 @@ impl Evaluator {
         let count = match cases {
             Cases::List(list) => {
                 ending.total = list.len();
-                if list.is_empty() {
-                    return Err(empty(&id));
-                }
                 for (start, some) in list.chunks(batch).enumerate() {
                     ending.batch(some, start * batch, &before, &pass, writing, tell)?;
                 }
@@ -269,12 +192,9 @@ impl Evaluator {
                         ending.cases(std::mem::take(&mut some), &pass, writing, tell)?;
                     }
                 }
-                match streams.len() {
-                    0 => return Err(empty(&id)),
-                    count => count,
-                }
+                streams.len()
             }
-            Cases::Unfit(faults) => return Err(crate::bundle::run::all(&faults)),
+            Cases::Unfit(faults) => return Err(super::run::all(&faults)),
             Cases::Slides(_, list) => {
                 let (Some(options), Some(maps)) = (&slides, &maps) else {
                     return Err(RecipeError::new(format!("{id}: slides without a ProbMapProducer give nothing")));
@@ -287,12 +207,6 @@ impl Evaluator {
         let measured = ending.measures.iter().map(|measure| Ok((measure.name.clone(), measure.value()?)));
         Ok((count, measured.collect::<Outcome<_>>()?))
     }
-}
-
-fn empty(id: &str) -> RecipeError {
-    let what = "the list of images is empty: nothing is there that the config looks for; set dataset_dir, or give \
-                images (-i)";
-    RecipeError::new(format!("{id}: {what}"))
 }
 
 /// What is done with each case behind the network.
@@ -415,6 +329,66 @@ impl<N: Network> Pass<'_, N> {
     }
 }
 
+/// Options of an evaluator that are not supported.
+fn unsupported(evaluator: &Component) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if let Some((unknown, _)) = evaluator.args.iter().find(|(key, _)| !KNOWN.contains(&key.as_str())) {
+        faults.push(fault(evaluator, format!("the option {unknown} is not known")));
+    }
+    for unused in ["iteration_update", "mode"] {
+        if let Some(value) = evaluator.get(unused)
+            && !matches!(value, Value::Text(text) if &**text == "eval")
+        {
+            faults.push(fault(evaluator, format!("{unused} is not supported")).about(value));
+        }
+    }
+    if let Some(given) = evaluator.get("prepare_batch")
+        && !is_whole_batch(given)
+    {
+        let what = "prepare_batch is not supported, but for one that gives the whole batch as the image";
+        faults.push(fault(evaluator, what).about(given));
+    }
+    faults
+}
+
+/// The network of an evaluator.
+fn network(evaluator: &Component) -> Result<Arc<Component>, Fault> {
+    match evaluator.get("network") {
+        Some(Value::Component(network)) => check(network).map(|()| network.clone()),
+        other => {
+            let kind = other.map_or("missing".to_owned(), Value::kind);
+            let wrong = fault(evaluator, format!("network is {kind}; expected a network"));
+            Err(wrong.about(other.unwrap_or(&Value::None)))
+        }
+    }
+}
+
+/// What the cases of an evaluator lack: all of them, files, or what takes the patches of slides (`maps`).
+fn unfit(evaluator: &Component, loading: &Loading, before: &Chain, maps: bool, folder: &Path) -> Vec<Fault> {
+    let dataset = &*loading.dataset;
+    let found = match &loading.cases {
+        Cases::Unfit(faults) => return faults.clone(),
+        Cases::Drawn(_) => None,
+        Cases::List(list) if list.is_empty() => Some(missing::empty(evaluator)),
+        Cases::List(list) => missing::of_list(dataset, list, &before.reads(), folder),
+        Cases::Streams(streams) if streams.len() == 0 => Some(missing::empty(evaluator)),
+        Cases::Streams(streams) => streams.missing(dataset, folder),
+        Cases::Slides(..) if !maps => Some(fault(evaluator, "slides without a ProbMapProducer give nothing")),
+        Cases::Slides(_, list) => {
+            missing::of_list(dataset, list, &[missing::Read { key: "image", may_lack: false }], folder)
+        }
+    };
+    found.into_iter().collect()
+}
+
+/// How the slides of a data set are cut, where it has slides.
+fn slides_of(loading: &Loading) -> Result<Option<SlideOptions>, Fault> {
+    match &loading.cases {
+        Cases::Slides(dataset, _) => SlideOptions::new(dataset).map(Some),
+        _ => Ok(None),
+    }
+}
+
 fn transform_of(evaluator: &Component) -> Option<Value> {
     let loader = evaluator.get("val_data_loader")?.as_component()?;
     loader.get("dataset")?.as_component()?.get("transform").cloned()
@@ -445,7 +419,7 @@ pub(crate) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> 
     let component = match evaluator.get("inferer") {
         None => return Ok(Box::new(SimpleInferer {})),
         Some(Value::Component(component)) => component,
-        Some(other) => return Err(fault(evaluator, format!("inferer is {}", other.kind()))),
+        Some(other) => return Err(fault(evaluator, format!("inferer is {}", other.kind())).about(other)),
     };
     if is(component, &["LandmarkInferer"]) {
         let table = table(component, "LandmarkInferer", &DEVICES, false)?;

@@ -29,8 +29,7 @@ impl Field {
     }
 }
 
-// One lives for an operation, on the stack.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "one lives for an operation, on the stack")]
 enum Operand {
     Tensor(Field),
     Plain(Value),
@@ -40,6 +39,11 @@ type Eval<T> = Result<T, Fault>;
 
 fn outside<T>(what: impl Into<String>) -> Eval<T> {
     Err(Fault::new(FaultKind::Outside, what))
+}
+
+/// What another tensor may allow.
+fn unfit<T>(what: impl Into<String>) -> Eval<T> {
+    Err(Fault::new(FaultKind::Tensor, what))
 }
 
 /// Calls a lambda on a tensor.
@@ -65,7 +69,10 @@ pub(crate) fn apply(function: &Function, field: Field) -> Eval<Field> {
     let machine = Machine { function, name, input: field };
     match machine.eval(&lambda.body).map_err(placed)? {
         Operand::Tensor(field) => Ok(field),
-        Operand::Plain(value) => outside(format!("the lambda gives {} and no tensor", value.kind())).map_err(placed),
+        Operand::Plain(value) => {
+            let what = format!("the lambda gives {} and no tensor", value.kind());
+            Err(placed(Fault::new(FaultKind::Outside, what).about(&value)))
+        }
     }
 }
 
@@ -149,7 +156,10 @@ impl Machine<'_> {
                     Value::Float(_) => Kind::Float,
                     Value::Int(_) => Kind::Int,
                     Value::Bool(_) => Kind::Bool,
-                    _ => return outside(format!("{} stands where a tensor is needed", value.kind())),
+                    _ => {
+                        let what = format!("{} stands where a tensor is needed", value.kind());
+                        return Err(Fault::new(FaultKind::Outside, what).about(&value));
+                    }
                 };
                 let number = value.as_float().unwrap_or_default() as f32;
                 let device = self.input.data.device();
@@ -169,7 +179,7 @@ impl Machine<'_> {
                 (a, b) if a == b => a,
                 (1, b) => b,
                 (a, 1) => a,
-                _ => return outside(format!("tensors of shapes {from:?} and {to:?} meet")),
+                _ => return unfit(format!("tensors of shapes {from:?} and {to:?} meet")),
             };
         }
         let axes = if a.axes.len() >= b.axes.len() { a.axes.clone() } else { b.axes.clone() };
@@ -244,7 +254,7 @@ impl Machine<'_> {
                 continue;
             }
             if places.is_empty() {
-                return outside("a slice that leaves nothing of a tensor");
+                return unfit("a slice that leaves nothing of a tensor");
             }
             let contiguous = places.windows(2).all(|pair| pair[1] == pair[0] + 1);
             data = match contiguous {
@@ -267,9 +277,9 @@ impl Machine<'_> {
             Some(at) => {
                 let place = if at < 0 { at + len as i64 } else { at };
                 let place = usize::try_from(place).ok().filter(|place| *place < len);
-                place.map_or_else(|| outside(format!("the index {at} of an axis of {len}")), Ok)
+                place.map_or_else(|| unfit(format!("the index {at} of an axis of {len}")), Ok)
             }
-            None => outside(format!("an index by {}", value.kind())),
+            None => Err(Fault::new(FaultKind::Outside, format!("an index by {}", value.kind())).about(value)),
         };
         if let Expr::Slice(start, end, step) = part {
             let number = |part: &Option<Box<Expr>>| -> Eval<Option<i64>> {

@@ -6,13 +6,14 @@ use burn::tensor::Tensor;
 use hearth_bundle::{Component, Fault, FaultKind, Value};
 use hearth_data::numpy::shuffled_indices;
 
-use crate::bundle::Context;
-use crate::bundle::array::Array;
-use crate::bundle::case::Case;
-use crate::bundle::chain::Chain;
-use crate::bundle::data::{DATASETS, LOADERS, given, list};
-use crate::bundle::nodes::fault;
-use crate::bundle::writing::Writing;
+use super::Context;
+use super::array::Array;
+use super::case::Case;
+use super::chain::Chain;
+use super::data::{DATASETS, LOADERS, given, list};
+use super::missing;
+use super::nodes::fault;
+use super::writing::Writing;
 use hearth_recipe::{Context as _, Outcome, RecipeError};
 
 /// A loader, of which the first batch is taken.
@@ -35,8 +36,7 @@ impl First {
         }
         let dataset = match loader.get("dataset") {
             Some(Value::Component(dataset)) => dataset,
-            Some(Value::Unknown) => return Err(Vec::new()),
-            _ => return Err(vec![fault(loader, "has no dataset")]),
+            other => return Err(vec![fault(loader, "has no dataset").about(other.unwrap_or(&Value::None))]),
         };
         let batch = loader.get("batch_size").and_then(Value::as_int).unwrap_or(1);
         let batch = usize::try_from(batch).ok().filter(|batch| *batch > 0);
@@ -52,6 +52,13 @@ impl First {
             _ => Err(fault(dataset, "is a data set that is not here")),
         };
         let cases = cases.map_err(|found| faults.push(found)).ok();
+        if let (Some(chain), Some(cases), Some(batch)) = (&chain, &cases, batch) {
+            let taken = &cases[..batch.min(cases.len())];
+            match taken {
+                [] => faults.push(missing::empty(loader)),
+                taken => faults.extend(missing::of_list(dataset, taken, &chain.reads(), &context.folder)),
+            }
+        }
         match (chain, cases, batch) {
             (Some(chain), Some(cases), Some(batch)) if faults.is_empty() => {
                 let shuffled = loader.get("shuffle").and_then(Value::truth).unwrap_or(false);
@@ -73,11 +80,8 @@ impl First {
     /// The images of the batch by key, `[batch, channel, x, y, z]` or without z.
     ///
     /// # Errors
-    /// No case; a step that fails; images of different shapes.
+    /// A step that fails; images of different shapes.
     pub fn batch(&self, seed: i64, writing: &mut Writing) -> Outcome<Vec<(String, Array)>> {
-        if self.cases.is_empty() {
-            return Err(RecipeError::new(format!("{}: the list of images is empty; give images (-i)", self.id)));
-        }
         let mut cases = Vec::new();
         for (index, given) in self.cases.iter().take(self.batch).enumerate() {
             let mut case = Case::new(given, index, &writing.inputs);

@@ -36,7 +36,8 @@ impl Measure {
         let mut all = Vec::new();
         for group in ["key_val_metric", "additional_metrics"] {
             let Some(given) = evaluator.get(group) else { continue };
-            let entries = given.as_dict().ok_or_else(|| fault(evaluator, format!("{group} is {}", given.kind())))?;
+            let wrong = || fault(evaluator, format!("{group} is {}", given.kind())).about(given);
+            let entries = given.as_dict().ok_or_else(wrong)?;
             for (name, metric) in entries {
                 let name = name.as_str().unwrap_or_default().to_owned();
                 for component in components(Some(metric)).unwrap_or_default() {

@@ -8,8 +8,10 @@
 mod absent;
 mod array;
 mod array_form;
+mod calls;
 mod case;
 mod chain;
+mod checks;
 mod classes;
 mod computed;
 mod convert;
@@ -17,7 +19,9 @@ mod data;
 mod evaluator;
 mod field;
 mod first;
+mod handlers;
 mod metrics;
+mod missing;
 mod needs;
 mod networks;
 mod nodes;
@@ -33,7 +37,7 @@ mod writing;
 pub use convert::{Converted, convert};
 pub use hearth_bundle::{Bundle, Fault, FaultKind, Metadata};
 pub use needs::{ConfigNeeds, Part, needs};
-pub use run::{Report, RunOptions, Seen, Told, run};
+pub use run::{Report, RunOptions, Seen, Told, inference, run};
 
 use std::path::PathBuf;
 

@@ -13,12 +13,10 @@ use hearth_nn::metrics::Metric;
 use hearth_nn::networks::NetworkSpec;
 use hearth_registry::Registry;
 
-use crate::bundle::computed::check;
-use crate::bundle::evaluator::Evaluator;
-use crate::bundle::networks::is_known_by;
-use crate::bundle::nodes::{base_names, fault};
-use crate::bundle::run::RunOptions;
-use crate::bundle::{Context, run};
+use super::networks::is_known_by;
+use super::nodes::base_names;
+use super::run::RunOptions;
+use super::{Context, checks, run};
 use hearth_recipe::Outcome;
 
 /// A component that a config reaches.
@@ -43,8 +41,8 @@ pub struct ConfigNeeds {
     pub path: PathBuf,
     /// The id that is run, where there is one.
     pub run_id: Option<String>,
-    /// Whether it trains.
-    pub trains: bool,
+    /// Where it trains, which [`run`](super::run()) refuses.
+    pub training: Option<Fault>,
     /// Components that are reached, in the order in which they are resolved.
     pub parts: Vec<Part>,
     /// What is missing or outside of what is evaluated. Files are last.
@@ -52,14 +50,19 @@ pub struct ConfigNeeds {
 }
 
 impl ConfigNeeds {
-    /// Whether all that it needs is here, but for files.
+    /// Whether all that it needs is here, but for files and devices.
     pub fn is_supported(&self) -> bool {
-        self.missing.iter().all(|fault| fault.kind == FaultKind::File)
+        self.missing.iter().all(|fault| matches!(fault.kind, FaultKind::File | FaultKind::Device))
     }
 
     /// Whether it can be run as it stands.
     pub fn is_complete(&self) -> bool {
-        self.missing.is_empty()
+        self.refusals().next().is_none()
+    }
+
+    /// All that a run of it is refused for.
+    pub fn refusals(&self) -> impl Iterator<Item = &Fault> {
+        self.training.iter().chain(&self.missing)
     }
 }
 
@@ -106,9 +109,13 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
     }
     let resolver = Resolver::new(config, bundle.root().to_owned())?.gathering();
     let mut effects = Vec::new();
-    for id in [Some(options.init_id.clone()), run_id.clone(), Some(options.final_id.clone())].into_iter().flatten() {
-        if resolver.config().has(&id) {
-            effects.extend(resolver.run(&id)?);
+    let phases = [(Some(&options.init_id), false), (run_id.as_ref(), true), (Some(&options.final_id), false)];
+    for (id, needed) in phases.into_iter().filter_map(|(id, needed)| Some((id?, needed))) {
+        if needed || resolver.config().has(id) {
+            match resolver.run(id) {
+                Ok(found) => effects.extend(found),
+                Err(fault) => missing.push(fault.in_file(&file)),
+            }
         }
     }
     if run_id.is_none() {
@@ -117,77 +124,47 @@ fn of_config(bundle: &Bundle, name: &str, options: &RunOptions) -> Outcome<Confi
             resolver.get(id)?;
         }
     }
+    let device = checks::device(&resolver).err();
     missing.extend(resolver.faults());
-    let mut walk = Walk::default();
-    let mut trains = false;
+    missing.extend(device);
     let context = Context { folder: bundle.root().to_owned(), images: options.images.clone(), seed: 0 };
-    for effect in &effects {
-        match effect {
-            Effect::Run(engine) => {
-                trains |= engine.name().ends_with("Trainer");
-                walk.component(engine);
-                if engine.name() == "SupervisedEvaluator" {
-                    missing.extend(Evaluator::new(engine, &context).err().unwrap_or_default());
-                    missing.extend(weights(engine, bundle));
-                }
-            }
-            Effect::Load { loader, engine } => {
-                walk.component(loader);
-                walk.value(engine);
-                missing.extend(file_of(loader, bundle));
-            }
-            Effect::Weights { network, path, .. } => {
-                walk.component(network);
-                missing.extend(missing_file(network, path, bundle));
-            }
-            Effect::Timesteps(scheduler, _) => walk.component(scheduler),
-            Effect::Call(call) => {
-                call.args.iter().for_each(|value| walk.value(value));
-                call.named.iter().for_each(|(_, value)| walk.value(value));
-                missing.extend(check(call, &context));
-            }
-            _ => {}
-        }
-    }
+    let mut walk = Walk::default();
+    effects.iter().for_each(|effect| walk.effect(effect));
+    let training = refused(&effects, &context, &mut missing);
     let engines = effects.iter().any(|effect| matches!(effect, Effect::Run(_) | Effect::Call(_)));
     if run_id.is_some() && !engines && missing.is_empty() {
         let what = "runs no evaluator and no trainer: its own script does the work";
         missing.push(Fault::at(FaultKind::Component, run_id.clone().unwrap_or_default(), what).in_file(&file));
     }
-    for part in walk.parts.iter().filter(|part| !part.here) {
-        let known = missing.iter().any(|fault| fault.id == part.id && fault.kind == FaultKind::Component);
-        if !known {
-            let what = format!("is a {} that is not here", part.kind);
-            missing.push(
-                Fault { text: part.target.clone(), ..Fault::at(FaultKind::Component, part.id.clone(), what) }
-                    .in_file(&file),
-            );
-        }
+    // A run passes over classes that change nothing; what it refuses is listed above.
+    if training.is_some() || !missing.is_empty() {
+        walk.absent(&file, &mut missing);
     }
     let mut seen = BTreeSet::new();
     missing.retain(|fault| seen.insert((fault.id.clone(), fault.what.clone())));
     missing.sort_by_key(|fault| fault.kind == FaultKind::File);
-    Ok(ConfigNeeds { name: name.to_owned(), path, run_id, trains, parts: walk.parts, missing })
+    Ok(ConfigNeeds { name: name.to_owned(), path, run_id, training, parts: walk.parts, missing })
 }
 
-/// Files of weights that handlers load, and that are not there.
-fn weights(engine: &Component, bundle: &Bundle) -> Vec<Fault> {
-    let handlers = crate::bundle::nodes::components(engine.get("val_handlers")).unwrap_or_default();
-    handlers
-        .iter()
-        .filter(|handler| handler.name() == "CheckpointLoader")
-        .filter_map(|loader| file_of(loader, bundle))
-        .collect()
-}
-
-fn file_of(loader: &Component, bundle: &Bundle) -> Option<Fault> {
-    missing_file(loader, loader.get("load_path").and_then(Value::as_str)?, bundle)
-}
-
-fn missing_file(component: &Component, path: &str, bundle: &Bundle) -> Option<Fault> {
-    let missing = !bundle.root().join(path).is_file();
-    let what = || crate::bundle::absent::weights(bundle.root(), std::path::Path::new(path));
-    missing.then(|| Fault { kind: FaultKind::File, ..fault(component, what()) })
+/// Adds what a run of these effects is refused for. Returns the fault of an engine that trains.
+fn refused(effects: &[Effect], context: &Context, missing: &mut Vec<Fault>) -> Option<Fault> {
+    let (mut training, mut follows) = (None, Vec::new());
+    for effect in effects {
+        match effect {
+            Effect::Run(engine) if checks::trains(engine) => training = Some(checks::training(engine)),
+            effect => {
+                let found = checks::check(effect, context).into_iter();
+                let (consequences, own): (Vec<Fault>, _) = found.partition(|fault| fault.kind == FaultKind::Unresolved);
+                follows.extend(consequences);
+                missing.extend(own);
+            }
+        }
+    }
+    // Their causes are listed.
+    if missing.is_empty() {
+        missing.extend(follows);
+    }
+    training
 }
 
 /// Gathers components, each once.
@@ -292,6 +269,23 @@ const STEPS: [&str; 16] = [
 ];
 
 impl Walk {
+    fn effect(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Run(component) | Effect::Weights { network: component, .. } | Effect::Timesteps(component, _) => {
+                self.component(component);
+            }
+            Effect::Load { loader, engine } => {
+                self.component(loader);
+                self.value(engine);
+            }
+            Effect::Call(call) => {
+                call.args.iter().for_each(|value| self.value(value));
+                call.named.iter().for_each(|(_, value)| self.value(value));
+            }
+            _ => {}
+        }
+    }
+
     fn value(&mut self, value: &Value) {
         match value {
             Value::Component(component) => self.component(component),
@@ -301,6 +295,18 @@ impl Walk {
                 call.named.iter().for_each(|(_, value)| self.value(value));
             }
             other => other.as_slice().unwrap_or_default().iter().for_each(|value| self.value(value)),
+        }
+    }
+
+    /// Adds the components that are not here and have no fault yet.
+    fn absent(&self, file: &str, missing: &mut Vec<Fault>) {
+        for part in self.parts.iter().filter(|part| !part.here) {
+            let known = missing.iter().any(|fault| fault.id == part.id && fault.kind == FaultKind::Component);
+            if !known {
+                let what = format!("is a {} that is not here", part.kind);
+                let fault = Fault::at(FaultKind::Component, part.id.clone(), what);
+                missing.push(Fault { text: part.target.clone(), ..fault }.in_file(file));
+            }
         }
     }
 

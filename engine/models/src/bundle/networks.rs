@@ -13,7 +13,7 @@ use hearth_nn::pytorch::{OpenOptions, PytorchError, StateDict};
 use hearth_nn::weights;
 use hearth_registry::{Node, Registry};
 
-use crate::bundle::nodes::{fault, node, table};
+use super::nodes::{fault, node, table};
 use hearth_recipe::{Context, Outcome};
 
 /// Options that do not change what a network gives.
@@ -34,7 +34,7 @@ pub(crate) fn spec(component: &Component) -> Result<(Box<NetworkSpec>, Node), Fa
         let space = space.ok_or_else(|| fault(component, "dints_space is no TopologyInstance"))?;
         table.insert("dints_space", topology(space)?);
     }
-    crate::bundle::sampler::older_names(component, &mut table);
+    super::sampler::older_names(component, &mut table);
     as_pretrained(component, &mut table);
     // A number stands for a shape of one axis.
     for key in ["latent_shape", "start_shape"] {
@@ -108,17 +108,9 @@ impl Networks {
     ///
     /// # Errors
     /// A file that is not there or is none of weights; weights that do not fit.
-    pub fn load(&mut self, loader: &Component, folder: &Path, device: &Device) -> Outcome<PathBuf> {
-        let path = loader.get("load_path").and_then(Value::as_str);
-        let path = path.ok_or_else(|| fault(loader, "has no load_path"))?;
-        let targets = loader.get("load_dict").and_then(Value::as_dict).unwrap_or_default();
-        let [(key, Value::Component(network))] = targets else {
-            return Err(fault(loader, "load_dict must name one network: {\"model\": \"@network\"}").into());
-        };
-        let strict = loader.get("strict").and_then(Value::truth).unwrap_or(true);
-        let shapes = loader.get("strict_shape").and_then(Value::truth).unwrap_or(true);
-        let key = key.as_str().unwrap_or("model").to_owned();
-        self.read(loader, network, (folder, Path::new(path), &key), (strict && shapes, false), device)
+    pub fn load(&mut self, loads: &Loads, folder: &Path, device: &Device) -> Outcome<PathBuf> {
+        let Loads { loader, network, path, key, strict } = loads;
+        self.read(loader, network, (folder, path, key), (*strict, false), device)
     }
 
     /// What `load_state_dict(torch.load(path))` does, and `load_old_state_dict` where the keys may be those
@@ -145,9 +137,8 @@ impl Networks {
         device: &Device,
     ) -> Outcome<PathBuf> {
         let path = &folder.join(written);
-        if !path.is_file() {
-            let missing = crate::bundle::absent::weights(folder, written);
-            return Err(Fault { kind: FaultKind::File, ..fault(at, missing) }.into());
+        if let Some(missing) = missing(at, folder, written) {
+            return Err(missing.into());
         }
         let doing = || format!("{}: cannot load {}", at.id, path.display());
         let mut bytes = match is_safetensors(path).while_doing(doing)? {
@@ -173,6 +164,67 @@ impl Networks {
         self.loaded.push(network.id.clone());
         Ok(path.clone())
     }
+}
+
+/// What a `CheckpointLoader` loads, and into what.
+pub(crate) struct Loads {
+    loader: Arc<Component>,
+    network: Arc<Component>,
+    path: PathBuf,
+    /// The key of the network's weights in the file.
+    key: String,
+    strict: bool,
+}
+
+impl Loads {
+    /// Of the component of the loader; its path counts from `folder`.
+    ///
+    /// # Errors
+    /// Options that are not supported; a network that is not here; a file that is missing.
+    pub fn new(loader: &Arc<Component>, folder: &Path) -> Result<Self, Vec<Fault>> {
+        let mut faults = Vec::new();
+        let given = |name: &str| loader.get(name).unwrap_or(&Value::None);
+        let path = given("load_path").as_str().map(PathBuf::from);
+        match &path {
+            Some(path) => faults.extend(missing(loader, folder, path)),
+            None => faults.push(fault(loader, "has no load_path").about(given("load_path"))),
+        }
+        let one = match given("load_dict").as_dict().unwrap_or_default() {
+            [(key, Value::Component(network))] => Some((key.as_str().unwrap_or("model").to_owned(), network)),
+            _ => None,
+        };
+        match one {
+            Some((_, network)) => faults.extend(check(network).err()),
+            None => {
+                let wrong = fault(loader, "load_dict must name one network: {\"model\": \"@network\"}");
+                faults.push(wrong.about(given("load_dict")));
+            }
+        }
+        let strict = |name: &str| loader.get(name).and_then(Value::truth).unwrap_or(true);
+        match (path, one) {
+            (Some(path), Some((key, network))) if faults.is_empty() => {
+                let strict = strict("strict") && strict("strict_shape");
+                Ok(Loads { loader: loader.clone(), network: network.clone(), path, key, strict })
+            }
+            _ => Err(faults),
+        }
+    }
+}
+
+/// Whether the network of a component can be built, found without drawing its weights.
+///
+/// # Errors
+/// A class or an option that is not supported; weights that this process has no memory for.
+pub(crate) fn check(component: &Component) -> Result<(), Fault> {
+    let (spec, table) = spec(component)?;
+    let weights = spec.weights(&hearth_data::host_device());
+    weights.map(drop).map_err(|error| fault(component, error.in_table(&table).to_string()))
+}
+
+/// The fault of weights that are missing; `path` counts from the folder.
+pub(crate) fn missing(at: &Component, folder: &Path, path: &Path) -> Option<Fault> {
+    let what = || super::absent::weights(folder, path);
+    (!folder.join(path).is_file()).then(|| Fault { kind: FaultKind::File, ..fault(at, what()) })
 }
 
 /// Whether a file begins as safetensors do: a length, and JSON. What a pickle or a zip begins with is none.

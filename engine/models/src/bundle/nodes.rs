@@ -48,7 +48,7 @@ pub(crate) fn table(component: &Component, name: &str, without: &[&str], nothing
             continue;
         }
         let value = node(value).ok_or_else(|| {
-            fault(component, format!("the option {key} is {}, which is not supported here", value.kind()))
+            fault(component, format!("the option {key} is {}, which is not supported here", value.kind())).about(value)
         })?;
         table.insert(key, value);
     }
@@ -80,7 +80,8 @@ pub(crate) fn is(component: &Component, names: &[&str]) -> bool {
 pub(crate) fn keys(component: &Component) -> Result<Vec<String>, Fault> {
     let given =
         component.get("keys").ok_or_else(|| fault(component, "has no `keys`; only the dictionary form is run"))?;
-    texts(given).filter(|keys| !keys.is_empty()).ok_or_else(|| fault(component, "has `keys` that are no texts"))
+    let keys = texts(given).filter(|keys| !keys.is_empty());
+    keys.ok_or_else(|| fault(component, "has `keys` that are no texts").about(given))
 }
 
 /// A text, or several.
@@ -102,7 +103,7 @@ pub(crate) fn each<T>(
     let one = |value: &Value| match value {
         Value::None => Ok(None),
         value => read(value).map(Some).ok_or_else(|| {
-            fault(component, format!("the option {name} is {}, which is not supported here", value.kind()))
+            fault(component, format!("the option {name} is {}, which is not supported here", value.kind())).about(value)
         }),
     };
     match given.as_slice() {

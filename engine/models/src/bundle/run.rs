@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Tensor;
-use hearth_bundle::{Bundle, Config, Effect, Resolver, Value};
+use hearth_bundle::{Bundle, Config, Effect, Resolver};
 
-use crate::bundle::Context;
-use crate::bundle::computed::{Computed, Doing, check};
-use crate::bundle::evaluator::Evaluator;
-use crate::bundle::networks::Networks;
-use crate::bundle::writing::Writing;
+use super::computed::{Computed, Doing};
+use super::evaluator::Evaluator;
+use super::networks::{Loads, Networks};
+use super::writing::Writing;
+use super::{Context, checks};
 use hearth_recipe::{Outcome, RecipeError};
 
 /// What is run, and with which changes.
@@ -64,8 +64,7 @@ pub struct Seen<'a> {
 }
 
 /// What a run tells as it goes on.
-// One is passed on at once.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "one is passed on at once")]
 #[derive(Debug)]
 pub enum Told<'a> {
     /// What was left out, or may not be meant.
@@ -125,7 +124,10 @@ pub(crate) fn config(bundle: &Bundle, options: &RunOptions) -> Outcome<(Config, 
 }
 
 /// The config that is run where none is named.
-pub(crate) fn inference(bundle: &Bundle) -> Outcome<PathBuf> {
+///
+/// # Errors
+/// A bundle with several inference configs, or none.
+pub fn inference(bundle: &Bundle) -> Outcome<PathBuf> {
     if let Ok(config) = bundle.config("inference") {
         return Ok(config.path.clone());
     }
@@ -188,10 +190,7 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
     let mut networks = Networks::default();
     let mut computed = Computed::default();
     // The agreed id of the device; what no evaluator runs has no other.
-    let device = match resolver.config().has("device") {
-        true => device_named(&resolver.get("device")?)?,
-        false => device_named(&Value::None)?,
-    };
+    let device = checks::device(&resolver)?;
     let phases = [(options.init_id.as_str(), false), (run_id.as_str(), true), (options.final_id.as_str(), false)];
     let mut ran = false;
     for (id, needed) in phases {
@@ -199,11 +198,8 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
             continue;
         }
         let effects = resolver.run(id)?;
-        let calls = effects.iter().filter_map(|effect| match effect {
-            Effect::Call(call) => Some(check(call, &context)),
-            _ => None,
-        });
-        let faults: Vec<hearth_bundle::Fault> = calls.flatten().collect();
+        let faults: Vec<hearth_bundle::Fault> =
+            effects.iter().flat_map(|effect| checks::check(effect, &context)).collect();
         if !faults.is_empty() {
             return Err(all(&faults));
         }
@@ -218,8 +214,9 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
                     ran = true;
                 }
                 Effect::Load { loader, engine } => {
-                    let device = device_of(&engine)?;
-                    let path = networks.load(&loader, &folder, &device)?;
+                    let device = checks::device_of(&engine)?;
+                    let loads = Loads::new(&loader, &folder).map_err(|faults| all(&faults))?;
+                    let path = networks.load(&loads, &folder, &device)?;
                     tell(Told::Weights(&path));
                 }
                 Effect::Weights { network, path, old } => {
@@ -227,9 +224,7 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
                     tell(Told::Weights(&path));
                 }
                 Effect::Timesteps(scheduler, steps) => {
-                    let steps = usize::try_from(steps).ok().filter(|steps| *steps > 0);
-                    let steps =
-                        steps.ok_or_else(|| crate::bundle::nodes::fault(&scheduler, "set_timesteps of no step"))?;
+                    let steps = checks::timesteps(&scheduler, steps)?;
                     computed.steps.insert(scheduler.id.clone(), steps);
                 }
                 Effect::Call(call) => {
@@ -255,20 +250,6 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
     report.cases += computed.cases;
     report.written = writing.written().to_vec();
     Ok(report)
-}
-
-/// The device of an engine, or the processor.
-fn device_of(engine: &Value) -> Outcome<burn::tensor::Device> {
-    device_named(&engine.as_component().and_then(|engine| engine.get("device").cloned()).unwrap_or(Value::None))
-}
-
-/// The device of a value that names one, or the processor.
-fn device_named(value: &Value) -> Outcome<burn::tensor::Device> {
-    let word = match value {
-        Value::Device(name) | Value::Text(name) => &**name,
-        _ => "cpu",
-    };
-    Ok(hearth_train::device::parse(word).map_err(RecipeError::from_error)?.inner())
 }
 
 /// All faults, one a line.

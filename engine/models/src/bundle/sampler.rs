@@ -9,11 +9,11 @@ use hearth_nn::diffusion::{NoiseScheduler, sample};
 use hearth_nn::networks::{AutoencoderKL, DiffusionModelUNet, Network};
 use hearth_registry::{Node, Registry};
 
-use crate::bundle::array::Array;
-use crate::bundle::networks::{Networks, spec};
-use crate::bundle::nodes::{fault, table};
-use crate::bundle::run::Told;
-use hearth_recipe::{Context, Outcome, RecipeError};
+use super::Told;
+use super::array::Array;
+use super::networks::{Networks, check, spec};
+use super::nodes::{fault, table};
+use hearth_recipe::{Context, Outcome};
 
 /// The two networks of latent diffusion, by their classes.
 pub(crate) const NETWORKS: [&str; 2] = ["AutoencoderKL", "DiffusionModelUNet"];
@@ -52,11 +52,12 @@ pub(crate) fn network<'a>(
     class: &str,
 ) -> Result<&'a Arc<Component>, Fault> {
     match call.get(place, name) {
-        Some(Value::Component(component)) if component.name() == class => spec(component).map(|_| component),
+        Some(Value::Component(component)) if component.name() == class => check(component).map(|()| component),
         Some(Value::Component(component)) => Err(fault(component, format!("is no {class}, which {} needs", call.name))),
         other => {
             let kind = other.map_or("missing".to_owned(), Value::kind);
-            Err(Fault::new(FaultKind::Component, format!("{name} of {} is {kind}; expected a {class}", call.name)))
+            let what = format!("{name} of {} is {kind}; expected a {class}", call.name);
+            Err(Fault::new(FaultKind::Component, what).about(other.unwrap_or(&Value::None)))
         }
     }
 }
@@ -113,6 +114,35 @@ impl<'a> Sampler<'a> {
         }
     }
 
+    /// Whether noise of this shape fits the diffusion model, and its images the decoder.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn fits(&self, shape: &[usize]) -> Result<(), Fault> {
+        let (spec, table) = spec(self.diffusion)?;
+        let asked = spec.rehearsed(&hearth_data::host_device(), |network| {
+            let dims = network.downcast_ref::<DiffusionModelUNet>().map_or(3, DiffusionModelUNet::spatial_dims);
+            let fits = <[usize; 5]>::try_from(padded(shape)).ok().map(|shape| network.check_input(shape));
+            (dims, network.channels()[1], fits)
+        });
+        let (dims, latent, fits) = asked.map_err(|error| fault(self.diffusion, error.in_table(&table).to_string()))?;
+        if shape.len() != 2 + dims {
+            let axes = if dims == 2 { "[batch, channel, x, y]" } else { "[batch, channel, x, y, z]" };
+            return Err(fault(self.diffusion, format!("the noise has the shape {shape:?}; expected {axes}")));
+        }
+        if let Some(Err(error)) = fits {
+            return Err(fault(self.diffusion, format!("the noise does not fit: {error}")));
+        }
+        let wanted = self.autoencoder.get("latent_channels").map_or(Some(3), Value::as_int);
+        let wanted = wanted.and_then(|channels| usize::try_from(channels).ok());
+        let wanted = wanted.ok_or_else(|| fault(self.autoencoder, "latent_channels is no whole number"))?;
+        if latent != wanted {
+            let what = format!("takes latent images of {wanted} channels, and {} makes {latent}", self.diffusion.id);
+            return Err(fault(self.autoencoder, what));
+        }
+        Ok(())
+    }
+
     /// The images of this noise. Without a number of steps it is that of the training, as in MONAI.
     ///
     /// # Errors
@@ -125,6 +155,7 @@ impl<'a> Sampler<'a> {
         seed: u64,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome<Array> {
+        self.fits(&noise.shape)?;
         for component in [self.autoencoder, self.diffusion] {
             networks.get(component, device)?;
             if !networks.is_loaded(component) {
@@ -135,17 +166,6 @@ impl<'a> Sampler<'a> {
         let diffusion: &DiffusionModelUNet = networks.built(self.diffusion)?;
         let (dims, total) = (diffusion.spatial_dims(), steps.unwrap_or(self.trained));
         let start = noise.batch(device).while_doing(|| "the noise that a sampling starts from")?;
-        if noise.shape.len() != 2 + dims {
-            let axes = if dims == 2 { "[batch, channel, x, y]" } else { "[batch, channel, x, y, z]" };
-            let what = format!("the noise has the shape {:?}; {} takes {axes}", noise.shape, self.diffusion.id);
-            return Err(RecipeError::new(what));
-        }
-        diffusion.check_input(start.dims()).while_doing(|| format!("{}: the noise does not fit", self.diffusion.id))?;
-        let [latent, wanted] = [diffusion.channels()[1], self.autoencoder_channels()?];
-        if latent != wanted {
-            let what = format!("takes latent images of {wanted} channels, and {} makes {latent}", self.diffusion.id);
-            return Err(fault(self.autoencoder, what).into());
-        }
         let failed = |error: hearth_nn::diffusion::DiffusionError| fault(self.scheduled, error.to_string());
         let mut done = 0;
         let latent = sample(&*self.scheduler, total, start, seed, &mut |x, timestep| {
@@ -159,11 +179,9 @@ impl<'a> Sampler<'a> {
         tell(Told::Denoised { done: total, total, latent: &latent });
         Ok(Array::of_batch(autoencoder.decode(latent), dims))
     }
+}
 
-    /// Channels of the latent images that the decoder takes.
-    fn autoencoder_channels(&self) -> Outcome<usize> {
-        let given = self.autoencoder.get("latent_channels").map_or(Some(3), Value::as_int);
-        let given = given.and_then(|channels| usize::try_from(channels).ok());
-        Ok(given.ok_or_else(|| fault(self.autoencoder, "latent_channels is no whole number"))?)
-    }
+/// The shape of a batch with `z = 1` where it has four axes.
+fn padded(shape: &[usize]) -> Vec<usize> {
+    shape.iter().copied().chain((shape.len() == 4).then_some(1)).collect()
 }

@@ -76,7 +76,8 @@ impl Save {
                 None => Ok(default.to_owned()),
                 Some(value) => {
                     let text = value.as_str().map(str::to_owned);
-                    text.ok_or_else(|| fault(component, format!("{key} is {}; expected a text", value.kind())))
+                    let what = || format!("{key} is {}; expected a text", value.kind());
+                    text.ok_or_else(|| fault(component, what()).about(value))
                 }
             }
         };
@@ -90,7 +91,8 @@ impl Save {
             Some(Value::None) => None,
             Some(value) => {
                 let name = dtype_name(value);
-                Some(name.ok_or_else(|| fault(component, format!("output_dtype is {}", value.kind())))?)
+                let what = || format!("output_dtype is {}", value.kind());
+                Some(name.ok_or_else(|| fault(component, what()).about(value))?)
             }
         };
         let dtype = match (ending.as_str(), dtype.as_deref()) {
@@ -107,6 +109,9 @@ impl Save {
             Value::Text(name) | Value::Name(name) => name.rsplit('.').next().unwrap_or(name).to_owned(),
             other => other.kind(),
         });
+        if let Some(Value::Unknown) = component.get("writer") {
+            return Err(fault(component, "writer is unknown").about(&Value::Unknown));
+        }
         match writer.as_deref() {
             None | Some("NibabelWriter" | "PILWriter") => {}
             Some("ITKWriter") => notes.push(format!("{}: files are written as NibabelWriter does", component.id)),
@@ -115,7 +120,10 @@ impl Save {
         let numbered = match component.get("output_name_formatter") {
             None => false,
             Some(Value::Function(function)) if is_index_formatter(&function.text) => true,
-            Some(_) => return Err(fault(component, "output_name_formatter: only file names with an index are here")),
+            Some(other) => {
+                let what = "output_name_formatter: only file names with an index are here";
+                return Err(fault(component, what).about(other));
+            }
         };
         let truth = |key: &str| component.get(key).and_then(Value::truth).unwrap_or(true);
         Ok(Save {

@@ -11,12 +11,13 @@ use hearth_data::spatial::AffineParameters;
 use hearth_data::transforms::RandAffine;
 use hearth_data::{Image, Value as Kept};
 
-use crate::bundle::array_form::{KEY, cases, is_array_form, keyed};
-use crate::bundle::case::Case;
-use crate::bundle::chain::Chain;
-use crate::bundle::data::{DATASETS, given, list};
-use crate::bundle::nodes::{components, fault, is, read, table};
-use crate::bundle::writing::Writing;
+use super::array_form::{KEY, cases, is_array_form, keyed};
+use super::case::Case;
+use super::chain::Chain;
+use super::data::{DATASETS, given, list};
+use super::missing::of_list;
+use super::nodes::{components, fault, is, read, table};
+use super::writing::Writing;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// The argument of a `Compose` that `set_random_state` was called of.
@@ -83,6 +84,15 @@ impl Streams {
             }
             _ => Err(faults),
         }
+    }
+
+    /// Images that are missing; their paths count from `folder`.
+    pub fn missing(&self, at: &Component, folder: &Path) -> Option<Fault> {
+        let of = |stream: &Stream| {
+            let reads = [stream.before.reads(), stream.after.reads()].concat();
+            of_list(at, &stream.list, &reads, folder)
+        };
+        self.streams.iter().find_map(of)
     }
 
     /// How many cases there are.
@@ -152,7 +162,8 @@ impl Stream {
         };
         let listed = if arrays { cases(listed) } else { listed };
         if let Some(other) = listed.iter().find(|value| value.as_dict().is_none()) {
-            return Err(one(fault(dataset, format!("data holds {}; expected files", other.kind()))));
+            let what = format!("data holds {}; expected files", other.kind());
+            return Err(one(fault(dataset, what).about(other)));
         }
         let steps = leaves(keyed(transform.cloned()).as_ref());
         let drawn = steps.iter().position(|step| is(step, &["RandAffine"]));
@@ -173,7 +184,8 @@ impl Stream {
             None => Ok(default),
             Some(value) => {
                 let number = value.as_int().and_then(|number| usize::try_from(number).ok());
-                number.ok_or_else(|| one(fault(buffer, format!("{name} is {}; expected a whole number", value.kind()))))
+                let what = || format!("{name} is {}; expected a whole number", value.kind());
+                number.ok_or_else(|| one(fault(buffer, what()).about(value)))
             }
         };
         let (size, seed) = (number("buffer_size", BUFFER)?, number("seed", 0)?);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 type Tested = Result<(), Box<dyn Error>>;
 
 /// A bundle of one small 2-D network, its config changed.
-fn bundle(folder: &Path, change: impl FnOnce(&mut Value)) -> Tested {
+pub fn bundle(folder: &Path, change: impl FnOnce(&mut Value)) -> Tested {
     let mut config = json!({
         "imports": ["$import os"],
         "bundle_root": ".",

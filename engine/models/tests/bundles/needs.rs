@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use hearth_models::bundle::{Bundle, RunOptions, convert, needs};
+use hearth_recipe::bundle::{Bundle, FaultKind, RunOptions, convert, needs};
 use hearth_recipe::recipe::Recipe;
 
 type Tested = Result<(), Box<dyn Error>>;
@@ -37,7 +37,7 @@ const RUN: [&str; 25] = [
     "mednist_reg",
 ];
 
-fn configs() -> PathBuf {
+pub fn configs() -> PathBuf {
     let given = std::env::var_os("HEARTH_REAL_DATA").map(PathBuf::from);
     let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     given.unwrap_or(usual).join("bundle_configs")
@@ -111,8 +111,11 @@ fn a_stored_bundle_is_listed_and_converted() -> Tested {
     let all = needs(&bundle, &RunOptions::default())?;
     let config = all.iter().find(|config| config.name == "inference").ok_or("no inference config")?;
     assert!(config.is_supported(), "{:?}", config.missing);
-    // The weights are made by the tests that run it.
-    assert!(!config.is_complete() && config.missing.iter().all(|fault| fault.to_string().contains("models/model.pt")));
+    // The weights are made by the tests that run it, and the images are those of its data set.
+    assert!(!config.is_complete() && config.missing.iter().all(|fault| fault.kind == FaultKind::File));
+    for part in ["models/model.pt", "the list of images is empty"] {
+        assert!(config.missing.iter().any(|fault| fault.what.contains(part)), "{part}: {:?}", config.missing);
+    }
     let kinds: Vec<(&str, &str)> = config.parts.iter().map(|part| (part.kind, part.target.as_str())).collect();
     for wanted in [("network", "SwinUNETR"), ("transform", "Spacingd"), ("inferer", "SlidingWindowInferer")] {
         assert!(kinds.contains(&wanted), "{wanted:?} is not in {kinds:?}");

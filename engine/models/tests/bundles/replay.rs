@@ -35,7 +35,7 @@ macro_rules! cases {
     )* };
 }
 
-#[allow(non_snake_case)]
+#[allow(non_snake_case, reason = "tests have the names of bundles")]
 mod small {
     use super::{Tested, replay, stored};
 
@@ -62,7 +62,7 @@ mod small {
     }
 }
 
-#[allow(non_snake_case)]
+#[allow(non_snake_case, reason = "tests have the names of bundles")]
 mod large {
     use super::{Tested, recorded, replay};
 

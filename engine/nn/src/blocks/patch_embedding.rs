@@ -64,8 +64,7 @@ pub struct PatchEmbeddingOptions {
 
 /// The two projections.
 #[derive(Module, Debug)]
-// A network has only one of them, and modules cannot be boxed.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only one of them, and modules cannot be boxed")]
 pub enum PatchEmbeddings {
     /// The convolution.
     Conv(Conv),

@@ -55,8 +55,7 @@ pub struct SEBlockOptions {
 
 /// A shortcut with weights.
 #[derive(Module, Debug)]
-// A network has only a few of them, and modules cannot be boxed.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only a few of them, and modules cannot be boxed")]
 pub enum Project {
     /// Convolution and norm.
     Convolution(Convolution),

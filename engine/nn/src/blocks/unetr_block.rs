@@ -82,8 +82,7 @@ impl UnetrUpBlock {
 
 /// One further doubling: the transposed convolution alone, or with a block after it.
 #[derive(Module, Debug)]
-// A network has only a few of them, and modules cannot be boxed.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only a few of them, and modules cannot be boxed")]
 enum Doubling {
     Alone(Convolution),
     Block(Named<Step>),
@@ -91,8 +90,7 @@ enum Doubling {
 
 /// The two parts of a doubling with a block, named `0` and `1`.
 #[derive(Module, Debug)]
-// As above.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only a few of them, and modules cannot be boxed")]
 enum Step {
     Double(Convolution),
     Block(UnetBlock),

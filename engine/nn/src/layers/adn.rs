@@ -25,8 +25,7 @@ pub struct AdnOptions {
 
 /// One layer of an [`Adn`].
 #[derive(Module, Debug)]
-// A network has only a few dozen of them, and modules cannot be boxed.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only a few dozen of them, and modules cannot be boxed")]
 pub enum AdnLayer {
     /// `A`
     Act(Act),

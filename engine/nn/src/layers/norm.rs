@@ -279,8 +279,7 @@ impl InstanceNorm {
 
 /// A normalization layer by MONAI's name.
 #[derive(Module, Debug)]
-// A network has only a few dozen of them, and modules cannot be boxed.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only a few dozen of them, and modules cannot be boxed")]
 pub enum Norm {
     /// `batch`, `syncbatch`
     Batch(BatchNorm),

@@ -26,7 +26,7 @@ thread_local! {
     static OPEN: RefCell<Option<Tally>> = const { RefCell::new(None) };
 }
 
-/// Builds a network whose weights are only counted: bytes of all of them in f32. Constructors of
+/// Builds a network whose weights are only counted: bytes of all of them in f32, and the network. Constructors of
 /// layers do not fail, so one that exceeds the memory of this process leaves them by unwinding,
 /// without a panic's message.
 ///
@@ -35,7 +35,7 @@ thread_local! {
 pub(crate) fn rehearse<T>(
     allowance: Allowance,
     build: impl FnOnce() -> Result<T, ConfigError>,
-) -> Result<u64, ConfigError> {
+) -> Result<(u64, T), ConfigError> {
     /// A panic inside must not leave the tally open: later networks would have no weights.
     struct Close;
     impl Drop for Close {
@@ -47,7 +47,7 @@ pub(crate) fn rehearse<T>(
     let _close = Close;
     // What a network says of its parameters, it says when it is built.
     match catch_unwind(AssertUnwindSafe(|| with_default(NoSubscriber::new(), build))) {
-        Ok(built) => built.map(|_| OPEN.take().map_or(0, |tally| tally.bytes)),
+        Ok(built) => built.map(|built| (OPEN.take().map_or(0, |tally| tally.bytes), built)),
         Err(payload) => Err(too_large(payload)),
     }
 }

@@ -8,8 +8,7 @@ use crate::named::Named;
 
 /// Any layer that maps one batch to one batch.
 #[derive(Module, Debug)]
-// A network has only a few dozen of them, and modules cannot be boxed.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only a few dozen of them, and modules cannot be boxed")]
 pub enum Layer {
     /// An activation.
     Act(Act),

@@ -187,7 +187,7 @@ enum Below {
 
 /// One entry of a sequence.
 #[derive(Module, Debug)]
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Block {
     Convs(ConvBlock),
     Attention(AttentionLayer),

@@ -121,8 +121,7 @@ impl Upsample {
 
 /// One entry of an encoder's or a decoder's list.
 #[derive(Module, Debug)]
-// A network has only a few dozen of them, and modules cannot be boxed.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only a few dozen of them, and modules cannot be boxed")]
 pub(super) enum Block {
     Conv(Convolution),
     Res(ResBlock),

@@ -153,8 +153,7 @@ struct DenseLayer {
 
 /// One stage of the feature extractor.
 #[derive(Module, Debug)]
-// A network has only a dozen of them, and modules cannot be boxed.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only a dozen of them, and modules cannot be boxed")]
 enum Stage {
     Layer(Layer),
     Block(Named<DenseLayer>),

@@ -142,7 +142,7 @@ pub(super) struct Halving {
 
 /// What leaves a level.
 #[derive(Module, Debug)]
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Resampler {
     Halving(Halving),
     Doubling(Upsample),

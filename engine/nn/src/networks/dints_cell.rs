@@ -142,7 +142,7 @@ impl FactorizedReduce {
 
 /// What brings the input of a cell to its resolution and number of channels.
 #[derive(Module, Debug)]
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Preprocess {
     Layers(Sequential),
     Reduce(FactorizedReduce),

@@ -184,7 +184,7 @@ fn features(params: &HighResLayer, place: usize) -> Result<usize, ConfigError> {
 
 /// One layer of a residual block.
 #[derive(Module, Debug)]
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Step {
     Adn(Adn),
     Convolution(Convolution),
@@ -227,7 +227,7 @@ impl HighResBlock {
 }
 
 #[derive(Module, Debug)]
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Block {
     Convolution(Convolution),
     Residual(HighResBlock),

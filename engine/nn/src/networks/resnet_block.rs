@@ -57,8 +57,7 @@ pub(super) struct BlockOptions {
 
 /// A shortcut that is not the identity.
 #[derive(Module, Debug)]
-// A network has only a few of them, and modules cannot be boxed.
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has only a few of them, and modules cannot be boxed")]
 enum Downsample {
     Pad(PadChannels),
     Projection(Sequential),

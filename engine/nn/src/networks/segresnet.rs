@@ -191,7 +191,7 @@ impl ResBlock {
 
 /// One entry of a level.
 #[derive(Module, Debug)]
-#[allow(clippy::large_enum_variant)]
+#[allow(clippy::large_enum_variant, reason = "a network has a few dozen of them, and modules cannot be boxed")]
 enum Entry {
     Conv(Convolution),
     Res(ResBlock),

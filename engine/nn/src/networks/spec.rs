@@ -74,7 +74,15 @@ impl NetworkSpec {
     /// # Errors
     /// As [`init`](Self::init).
     pub fn weights(&self, device: &Device) -> Result<u64, ConfigError> {
-        rehearse(Allowance::now(), || (self.init)(device, 0))
+        rehearse(Allowance::now(), || (self.init)(device, 0)).map(|(bytes, _)| bytes)
+    }
+
+    /// Asks the network something that needs no weights: it is built as for [`weights`](Self::weights).
+    ///
+    /// # Errors
+    /// As [`init`](Self::init).
+    pub fn rehearsed<T>(&self, device: &Device, ask: impl FnOnce(&AnyNetwork) -> T) -> Result<T, ConfigError> {
+        rehearse(Allowance::now(), || (self.init)(device, 0)).map(|(_, network)| ask(&network))
     }
 
     /// Whether it has further outputs in training that need their own loss

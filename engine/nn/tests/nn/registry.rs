@@ -103,7 +103,7 @@ fn every_parameter_is_described_and_a_misspelt_one_refused() {
 #[test]
 fn faults_of_every_kind_are_at_their_key() {
     #[derive(Debug, serde::Deserialize)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "only whether it is read counts")]
     struct Page {
         network: NetworkConfig,
         loss: LossConfig,

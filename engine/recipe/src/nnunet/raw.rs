@@ -89,7 +89,7 @@ impl NnunetRaw {
 }
 
 /// The first of nnU-Net's readers for an ending.
-fn first_reader(ending: &str) -> &'static str {
+pub(super) fn first_reader(ending: &str) -> &'static str {
     match ending.to_lowercase().as_str() {
         ".png" | ".bmp" => "NaturalImage2DIO",
         ".tif" | ".tiff" => "Tiff3DIO",

@@ -2,10 +2,15 @@
 
 use hearth_nnunet::augment::patch::turning;
 use hearth_nnunet::{Architecture, Configuration, DatasetJson, NetworkClass, Plans, Scheme};
+use hearth_registry::{Named, Node};
 use serde_json::Value;
 use toml::Value as Toml;
 
+use super::source::Source;
 use crate::error::{Outcome, RecipeError};
+
+/// The layout of what nnU-Net has prepared.
+const PREPROCESSED: &str = "NnUnetPreprocessed";
 
 /// The step that makes a channel of each region.
 const CONVERTS: &str = "ConvertToMultiChannelBasedOnBratsClasses";
@@ -23,7 +28,7 @@ const EPOCHS: usize = 1000;
 /// # Errors
 /// Plans that cannot be read, and a configuration that they do not have.
 pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
-    recipe(plans, dataset, configuration, false)
+    recipe_of(plans, dataset, configuration, &Source::default())
 }
 
 /// The same for a folder of `nnUNet_preprocessed`, whose arrays nnU-Net has prepared.
@@ -31,10 +36,23 @@ pub fn training_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str
 /// # Errors
 /// As [`training_recipe`], and the second stage of a cascade, which reads labels on the images' own grids.
 pub fn preprocessed_recipe(plans: &Value, dataset: &DatasetJson, configuration: &str) -> Outcome<String> {
-    recipe(plans, dataset, configuration, true)
+    let parsed = Plans::parse(plans.clone())?;
+    let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));
+    if parsed.configuration(configuration)?.previous_stage.is_some() {
+        return refused("the second stage of a cascade is trained with the raw data set");
+    }
+    let Some(folder) = parsed.value(configuration, "data_identifier").and_then(Value::as_str) else {
+        return refused("data_identifier is missing; expected the folder of its arrays");
+    };
+    let layout = Named::new(&Node::named(PREPROCESSED).with("folder", folder))?;
+    recipe_of(plans, dataset, configuration, &Source { layout: Some(layout), ..Source::default() })
 }
 
-fn recipe(plans: &Value, dataset: &DatasetJson, configuration: &str, preprocessed: bool) -> Outcome<String> {
+/// The same for a data set that is read from `source`.
+///
+/// # Errors
+/// As [`training_recipe`].
+pub(super) fn recipe_of(plans: &Value, dataset: &DatasetJson, configuration: &str, source: &Source) -> Outcome<String> {
     let parsed = Plans::parse(plans.clone())?;
     let planned = parsed.configuration(configuration)?;
     let refused = |what: &str| Err(RecipeError::new(format!("no recipe for {configuration}: {what}")));
@@ -51,15 +69,7 @@ fn recipe(plans: &Value, dataset: &DatasetJson, configuration: &str, preprocesse
     let batch_dice = parsed.value(configuration, "batch_dice") == Some(&Value::Bool(true));
     let ignore = dataset.labels.ignore;
     let previous = planned.previous_stage.is_some().then_some(&dataset.labels.foreground[..]);
-    let prepared = match (preprocessed, parsed.value(configuration, "data_identifier").and_then(Value::as_str)) {
-        (false, _) => None,
-        (true, _) if previous.is_some() => {
-            return refused("the second stage of a cascade is trained with the raw data set");
-        }
-        (true, Some(folder)) => Some(folder.to_owned()),
-        (true, None) => return refused("data_identifier is missing; expected the folder of its arrays"),
-    };
-    Ok(Writer { plans: &parsed, planned: &planned, batch, names, regions, ignore, previous, prepared, batch_dice }
+    Ok(Writer { plans: &parsed, planned: &planned, batch, names, regions, ignore, previous, source, batch_dice }
         .text(plans["experiment_planner_used"].as_str().unwrap_or("its planner")))
 }
 
@@ -74,8 +84,8 @@ struct Writer<'a> {
     ignore: Option<u16>,
     /// The labels that an earlier stage predicts.
     previous: Option<&'a [u16]>,
-    /// The folder of arrays that nnU-Net has prepared.
-    prepared: Option<String>,
+    /// How the data set is read.
+    source: &'a Source,
     batch_dice: bool,
 }
 
@@ -97,10 +107,7 @@ impl Writer<'_> {
         if !masked.is_empty() {
             augment += &format!(", mask_channels = {}", list(&masked));
         }
-        let (keys, previous_key) = match self.previous {
-            Some(_) => ("[\"image\", \"label\", \"previous\"]", ", previous_key = \"previous\""),
-            None => ("[\"image\", \"label\"]", ""),
-        };
+        let previous_key = self.previous.map_or("", |_| ", previous_key = \"previous\"");
         augment += previous_key;
         let weights: Vec<String> = self.output_weights().iter().map(|weight| format!("{weight:?}")).collect();
         let (inferer, flips) = match flat {
@@ -113,9 +120,7 @@ impl Writer<'_> {
 labels = {labels}
 
 transforms = [
-    {{ name = "LoadImage", keys = {keys} }},
-    {{ name = "EnsureChannelFirst", keys = {keys} }},
-{checked}    {{ name = "NnunetPreprocess", keys = ["image", "label"], spacing = {spacing}, transpose = {transpose}{previous_key},
+{read}{checked}    {{ name = "NnunetPreprocess", keys = ["image", "label"], spacing = {spacing}, transpose = {transpose}{previous_key},
       normalization = [
 {normalization}      ] }},
     # What the image does not show is background to the metric.
@@ -155,7 +160,7 @@ epochs = {EPOCHS}
 batch_size = {batch}
 clip = {{ norm = 12.0 }}
 val_interval = 25
-precision = "auto"    # half precision where the device has it, fp32 on a CPU
+precision = "auto"    # bf16 on a GPU that computes in it, else fp32
 
 [inferer]
 name = "{inferer}
@@ -172,7 +177,8 @@ flips = {flips}
             planner = one_line(planner),
             continues = self.continues(),
             checked = self.checked(),
-            layout = self.layout(),
+            read = self.source.steps(self.previous.is_some()),
+            layout = self.source.data(),
             task = self.task(),
             classes_to_indices = self.classes_to_indices(),
             annotated_to_indices = self.annotated_to_indices(),
@@ -240,16 +246,10 @@ flips = {flips}
     /// Labels that are prepared have -1 where the image shows nothing, so they are not checked.
     fn checked(&self) -> String {
         let channels = self.planned.normalization_schemes.len();
-        let step = |_: &String| format!("    {{ name = \"CheckCase\", keys = [\"image\"], channels = {channels} }},\n");
-        self.prepared.as_ref().map(step).unwrap_or_default()
-    }
-
-    fn layout(&self) -> String {
-        let line = |folder: &String| {
-            let folder = Toml::String(folder.clone());
-            format!("layout = {{ name = \"NnUnetPreprocessed\", folder = {folder} }}\n")
-        };
-        self.prepared.as_ref().map(line).unwrap_or_default()
+        match self.source.layout.as_ref().is_some_and(|layout| layout.name() == PREPROCESSED) {
+            true => format!("    {{ name = \"CheckCase\", keys = [\"image\"], channels = {channels} }},\n"),
+            false => String::new(),
+        }
     }
 
     /// Where the labels of the earlier stage come from.
@@ -272,19 +272,17 @@ flips = {flips}
     }
 
     fn task(&self) -> String {
+        let title = Toml::String(self.plans.dataset_name.clone());
+        let mut options = self.ignore.map_or(String::new(), |label| format!(", ignore_label = {label}"));
+        if let Some(label) = &self.source.label {
+            options += &format!(", label = {}", Toml::String(label.clone()));
+        }
         match &self.regions {
             Some(regions) => {
-                let title = Toml::String(self.plans.dataset_name.clone());
-                let ignored = self.ignore.map_or(String::new(), |label| format!(", ignore_label = {label}"));
-                format!("title = {title}\ntask = {{ name = \"Regions\", classes = {regions:?}{ignored} }}")
+                format!("title = {title}\ntask = {{ name = \"Regions\", classes = {regions:?}{options} }}")
             }
-            None => match self.ignore {
-                None => format!("task = {}", Toml::String(self.plans.dataset_name.clone())),
-                Some(label) => {
-                    let title = Toml::String(self.plans.dataset_name.clone());
-                    format!("title = {title}\ntask = {{ name = \"Segmentation\", ignore_label = {label} }}")
-                }
-            },
+            None if options.is_empty() => format!("task = {title}"),
+            None => format!("title = {title}\ntask = {{ name = \"Segmentation\"{options} }}"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_plugin_host::inspect;
+use hearth_plugin_host::{Given, inspect};
 
 use super::{Document, Fault, PluginEntry, Recipe};
 
@@ -10,7 +10,7 @@ use super::{Document, Fault, PluginEntry, Recipe};
 const KEYS: [&str; 6] = ["name", "engine", "path", "isolated", "time_limit", "options"];
 
 /// Lists in the document what the assignments mean: a plugin that every run has unless its recipe
-/// says otherwise, and one whose library `--plugin` gives.
+/// says otherwise, and one that `--plugin` gives.
 ///
 /// # Errors
 /// When the recipe's own list cannot be changed.
@@ -24,20 +24,32 @@ pub fn list_for_sets(document: &mut Document, sets: &[String], given: &[PathBuf]
             }
             Some(_) => {}
             None => {
-                let is_it = |path: &&PathBuf| path.is_file() && inspect(path).is_ok_and(|found| found.name == name);
                 // A name that nobody has is an error of the assignment itself.
-                let Some(path) = given.iter().find(is_it) else { continue };
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                let Some((_, path)) = libraries(given).into_iter().find(|(known, _)| known == name) else { continue };
                 let mut entries: Vec<toml::Value> =
                     document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
-                entries.push(entry_of(name, Some(&path)));
-                let option = format!("--plugin {}", path.display());
+                entries.push(entry_of(name, path.as_deref()));
+                let option =
+                    path.map_or_else(|| format!("--plugin {name}"), |path| format!("--plugin {}", path.display()));
                 document.set_option(&option, "plugins", &toml::Value::Array(entries).to_string())?;
             }
         }
         own_key(document, name, key)?;
     }
     Ok(())
+}
+
+/// The plugins that `--plugin` gives: names, and the libraries of those that it gives by a file.
+pub(super) fn libraries(given: &[PathBuf]) -> Vec<(String, Option<PathBuf>)> {
+    let of = |word: &PathBuf| match Given::of(word) {
+        Given::Path(path) if path.is_file() => {
+            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            Some((inspect(path).ok()?.name, Some(absolute)))
+        }
+        Given::Path(_) => None,
+        Given::Name(name) => Some((name.to_owned(), None)),
+    };
+    given.iter().filter_map(of).collect()
 }
 
 /// A key beside `options` would be taken for one of them where it is missing: so it is there, with a value

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use hearth_plugin_host::inspect;
-
-use super::plugin_sets::{entry_of, list_usual};
+use super::plugin_sets::{entry_of, libraries, list_usual};
 use super::{Document, Fault};
 
 /// The option.
@@ -22,12 +20,11 @@ pub fn isolate(document: &mut Document, names: &[String], given: &[PathBuf]) -> 
     };
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
     let mut present = listed(document);
-    for (path, found) in given.iter().filter_map(|path| Some((path, inspect(path).ok()?))) {
-        if !present.contains(&found.name) && wanted(&found.name) {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    for (name, path) in libraries(given) {
+        if !present.contains(&name) && wanted(&name) {
             let mut entries: Vec<toml::Value> =
                 document.find("plugins").items().iter().map(|entry| entry.to_toml()).collect();
-            entries.push(entry_of(&found.name, Some(&path)));
+            entries.push(entry_of(&name, path.as_deref()));
             document.set_option(OPTION, "plugins", &toml::Value::Array(entries).to_string())?;
             present = listed(document);
         }

@@ -204,7 +204,7 @@ pub struct Training {
     pub val_interval: u64,
     /// The seed that keys every random draw.
     pub seed: u64,
-    /// `fp32`, `bf16`, `fp16`, or `auto`: fp32 on a CPU, fp16 on a GPU.
+    /// `fp32`, `bf16`, `fp16`, or `auto`: fp32 on a CPU; on a GPU bf16 if it computes in bf16, else fp32.
     pub precision: PrecisionWord,
     /// `cpu`, `cuda:0`, `vulkan`, `rocm:0`, `metal`, `auto`.
     pub device: String,
@@ -239,7 +239,7 @@ pub enum PrecisionWord {
     Bf16,
     /// 16-bit floats where it is safe, and a scaled loss.
     Fp16,
-    /// fp32 on a CPU, fp16 on a GPU.
+    /// fp32 on a CPU; on a GPU bf16 if it computes in bf16, else fp32.
     Auto,
 }
 

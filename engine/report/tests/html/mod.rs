@@ -1,7 +1,6 @@
 //! Reads a page as strictly as the page is written: every element is closed, every attribute quoted.
 
-// Each test file uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
 

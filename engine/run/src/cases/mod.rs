@@ -6,6 +6,7 @@ pub mod folds;
 pub mod label_check;
 pub mod patients;
 pub mod previous_stage;
+pub mod usable;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

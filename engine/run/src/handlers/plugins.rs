@@ -4,7 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use hearth_engine::Handler;
-use hearth_plugin_host::{Plugin, PluginError, Search, load_isolated};
+use hearth_plugin_host::{Found, Given, Plugin, PluginError, Search, load_isolated};
 
 use crate::plan::Plan;
 use hearth_recipe::recipe::{Fault, Listens};
@@ -30,17 +30,23 @@ impl Attached {
     }
 }
 
-/// Finds and loads every plugin that the recipe lists, in order. `given` are the `--plugin` paths.
+/// Finds and loads every plugin that the recipe lists, in order. `given` are the words of `--plugin`.
 pub fn load(plan: &Plan, given: &[PathBuf]) -> Outcome<Vec<Attached>> {
-    if let Some(missing) = given.iter().find(|path| !path.exists()) {
-        return Err(RecipeError::new(format!("--plugin {}: there is no such file or folder", missing.display())));
-    }
+    Given::check(given)?;
     let mut loaded = load_where(plan, given, |_| true)?;
-    // A library named on the command line is used, whether or not the recipe lists it.
-    for path in given.iter().filter(|path| path.is_file()) {
-        let name = hearth_plugin_host::inspect(path)?.name;
-        if !loaded.iter().any(|known| known.name() == name) {
-            loaded.push(Attached { plugin: hearth_plugin_host::load(path)?, entry: None });
+    let search = search(plan, given);
+    // What is named on the command line is used, whether or not the recipe lists it.
+    for given in given.iter().map(|word| Given::of(word)) {
+        let found = match given {
+            Given::Path(path) if path.is_file() => {
+                let name = hearth_plugin_host::inspect(path)?.name;
+                (name, Found::File(path.to_owned()))
+            }
+            Given::Path(_) => continue,
+            Given::Name(name) => (name.to_owned(), search.find(name)?),
+        };
+        if !loaded.iter().any(|known| known.name() == found.0) {
+            loaded.push(Attached { plugin: found.1.load()?, entry: None });
         }
     }
     Ok(loaded)

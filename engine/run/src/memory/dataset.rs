@@ -126,7 +126,7 @@ fn since(before: usize) -> u64 {
 }
 
 /// Some of the items, spread over them.
-fn spread(items: &[Item]) -> impl Iterator<Item = &Item> {
+pub(crate) fn spread(items: &[Item]) -> impl Iterator<Item = &Item> {
     let count = items.len().min(LOOKED_AT);
     (0..count).map(move |place| &items[place * items.len() / count])
 }

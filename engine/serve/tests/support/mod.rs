@@ -1,8 +1,7 @@
 //! A model, a server and a client of tests. The client speaks HTTP by itself, so that it can also send
 //! what a library would not.
 
-// Each test file uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

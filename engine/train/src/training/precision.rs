@@ -31,6 +31,23 @@ pub enum Precision {
     Fp16,
 }
 
+/// What the choice of a precision depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// Whether the device is this machine's CPU.
+    pub processor: bool,
+    /// Whether it computes in bf16.
+    pub bf16: bool,
+}
+
+impl Abilities {
+    /// Those of a device.
+    pub fn of(device: &Device) -> Self {
+        let processor = crate::device::parse("cpu").is_ok_and(|cpu| cpu == *device);
+        Abilities { processor, bf16: device.supports_dtype(FloatDType::BF16) }
+    }
+}
+
 /// Why a precision cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -83,6 +100,15 @@ impl Precision {
         }
     }
 
+    /// The precision of `auto`: on a GPU bf16 where it computes in it, else fp32; fp32 on a CPU. Never
+    /// fp16, which has a gradient scaler and is the slowest of them.
+    pub fn auto(abilities: Abilities) -> Self {
+        match abilities {
+            Abilities { processor: false, bf16: true } => Precision::Bf16,
+            Abilities { .. } => Precision::Fp32,
+        }
+    }
+
     /// Checks that the device can compute in this precision.
     pub fn check(self, device: &Device) -> Result<(), PrecisionError> {
         if device.supports_dtype(self.dtype()) {
@@ -132,5 +158,25 @@ impl Reparameterizer for ReadAs {
         // Vectors are biases and norms.
         let cast = self.0 != Precision::Fp32 && D >= 2;
         (param, cast.then(|| CastWeight { dtype: self.0.dtype() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_is_bf16_where_a_card_has_it_and_never_fp16() {
+        for (processor, bf16, precision) in [
+            (false, true, Precision::Bf16),
+            (false, false, Precision::Fp32),
+            (true, true, Precision::Fp32),
+            (true, false, Precision::Fp32),
+        ] {
+            assert_eq!(Precision::auto(Abilities { processor, bf16 }), precision, "{processor} {bf16}");
+        }
+        let cpu = crate::device::parse("cpu").expect("always there");
+        assert!(Abilities::of(&cpu).processor);
+        assert_eq!(Precision::auto(Abilities::of(&cpu)), Precision::Fp32);
     }
 }

@@ -1,6 +1,6 @@
 //! A small problem for the trainer: find the ball in the noise.
 
-#![allow(dead_code)] // Each test file uses a part of it.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

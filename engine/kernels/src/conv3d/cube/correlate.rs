@@ -125,7 +125,7 @@ struct Taps {
 
 /// One launch of a convolution, or of a part of an input gradient: `transposed`. Every `span` input
 /// channels have sums of their own, one behind the other in `out`.
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn correlate(
     x: &CubeTensor,
     weight: &CubeTensor,
@@ -244,7 +244,7 @@ fn pack_kernel<F: Float>(
 
 /// A unit for `rows` outputs along the second axis and `outs` channels.
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn correlate_kernel<F: Float, O: Float>(
     input: &Tensor<F>,
     packed: &Tensor<f32>,

@@ -32,7 +32,7 @@ pub(super) fn zeros(#[comptime] count: usize) -> Sequence<cmma::Matrix<f32>> {
 /// by `columns` ones, one row of which lies behind the other. They begin at `at` and `by_at`, and their
 /// rows or columns are `stride` and `by_stride` apart.
 #[cube]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 pub(super) fn multiply<S: Float>(
     values: &[Vector<S, Const<1>>],
     at: usize,
@@ -82,7 +82,7 @@ pub(super) fn multiply<S: Float>(
 /// Writes the products of the `j`-th matrices of each row of them from `at` on, one column behind the
 /// other, which are `stride` long.
 #[cube]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 pub(super) fn write(
     products: &Sequence<cmma::Matrix<f32>>,
     to: &mut [f32],

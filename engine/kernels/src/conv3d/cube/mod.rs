@@ -163,7 +163,7 @@ fn add_pieces(
 
 /// Adds up pieces, and the bias of a channel.
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn add_kernel<F: Float>(
     parts: &Tensor<f32>,
     bias: &Tensor<f32>,

@@ -75,7 +75,7 @@ pub(super) const fn spread(i: usize, of: usize, each: usize) -> usize {
 /// A place is never beyond what [`PLACES`] holds. That a compiler sees it spares a sum for each value, as it
 /// then adds what it knows beforehand to the address.
 #[cube]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 pub(super) fn bring_out<S: Float>(
     from: &[Vector<S, Const<1>>],
     at: usize,
@@ -111,7 +111,7 @@ fn begin(first: usize, tap: usize, step: usize, padding: usize, #[comptime] tran
 }
 
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     input: &Tensor<F>,
     packed: &Tensor<S>,

@@ -209,7 +209,7 @@ pub(super) fn pack(
 }
 
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn pack_kernel<F: Float, S: Float>(
     weight: &Tensor<F>,
     packed: &mut Tensor<S>,

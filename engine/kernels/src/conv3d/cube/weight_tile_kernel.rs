@@ -65,7 +65,7 @@ pub(super) struct WeightWork {
 }
 
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 pub(super) fn weight_tile_kernel<F: Float, S: Float>(
     input: &Tensor<F>,
     gradient: &Tensor<F>,

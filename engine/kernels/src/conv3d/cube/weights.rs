@@ -88,7 +88,7 @@ pub(super) fn weights(x: CubeTensor, dy: CubeTensor, g: &Geometry) -> CubeTensor
 /// A workgroup for a piece of the positions, a group, `outs` output channels, an input channel, a tap
 /// along the first axis, and `together` ones along the last.
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn weights_kernel<F: Float>(
     input: &Tensor<F>,
     gradient: &Tensor<F>,

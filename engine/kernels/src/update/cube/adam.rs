@@ -93,7 +93,7 @@ fn corrected(logarithm: f32, count: f32) -> f32 {
 
 /// A workgroup for some values of one of the parameters.
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn adam_kernel(
     p: &mut Sequence<OwnedTensor<f32>>,
     mean: &mut Sequence<OwnedTensor<f32>>,

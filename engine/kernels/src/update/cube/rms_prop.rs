@@ -78,7 +78,7 @@ pub(super) fn launch(waiting: &[Waiting], RmsPropNumbers { step, centered, movin
 
 /// A workgroup for some values of one of the parameters.
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn rms_prop_kernel(
     p: &mut Sequence<OwnedTensor<f32>>,
     square: &mut Sequence<OwnedTensor<f32>>,

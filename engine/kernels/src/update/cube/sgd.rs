@@ -65,7 +65,7 @@ pub(super) fn launch(waiting: &[Waiting], SgdNumbers { step, first }: SgdNumbers
 
 /// A workgroup for some values of one of the parameters.
 #[cube(launch)]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn sgd_kernel(
     p: &mut Sequence<OwnedTensor<f32>>,
     direction: &mut Sequence<OwnedTensor<f32>>,

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 pub use augment::RandNnunetAugment;
 pub use patch::RandNnunetPatch;
+pub(super) use preprocess::as_read;
 pub use preprocess::{NnunetPreprocess, Normalization};
 pub use previous_stage::NnunetPreviousStage;
 pub use rand_previous_stage::RandNnunetPreviousStage;

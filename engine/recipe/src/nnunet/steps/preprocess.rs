@@ -204,6 +204,25 @@ fn spacing(image: &Image) -> [f64; 3] {
     if image.meta.spatial_dims == 2 { [999.0 * x.max(y), y, x] } else { [z, y, x] }
 }
 
+/// An image and its label map as they lie in their files, z y x, and the size of the voxels: what the
+/// preprocessing begins with.
+///
+/// # Errors
+/// A label map of other voxels, or of other than whole numbers.
+pub(in crate::nnunet) fn as_read(
+    image: Image,
+    label: Image,
+) -> Result<(Volume, [f64; 3], Volume<u16>), TransformError> {
+    if label.shape() != image.shape() {
+        let what = format!("it has {:?} voxels; expected {:?}, as the image has", label.shape(), image.shape());
+        return Err(TransformError::new(what).at("label"));
+    }
+    let size = spacing(&image);
+    let lying = |image| reorder(as_volume(image), &Reorder { source: [2, 1, 0], flip: [false; 3] });
+    let labels = labels(&lying(label)).map_err(|error| error.at("label"))?;
+    Ok((volume(&lying(image))?, size, labels))
+}
+
 fn labels(label: &Image) -> Result<Volume<u16>, TransformError> {
     let values = volume(label)?;
     let whole = |value: &f32| (value.fract() == 0.0 && (0.0..=65_535.0).contains(value)).then_some(*value as u16);

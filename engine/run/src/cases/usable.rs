@@ -1,0 +1,45 @@
+//! Whether a data set can be used, as far as a training finds that before its first step.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hearth_data::{CacheDataset, CacheOptions, Item, Pipeline};
+
+use crate::cases::{Cases, label_check};
+use crate::memory::dataset::spread;
+use crate::plan::Plan;
+use hearth_recipe::{Context, Outcome};
+
+/// The cases of a data set, checked as a training checks them before it reads them.
+///
+/// # Errors
+/// A data set that cannot be read, or that the recipe cannot use.
+pub fn usable(plan: &Plan, data: &Path) -> Outcome<Cases> {
+    // Before the work begins.
+    plan.recipe.build_loss().map_err(|fault| plan.document.located("", fault))?;
+    let cases = Cases::open(data, &plan.recipe)?;
+    label_check::check(plan, &[&cases.training[..], &cases.validation].concat())?;
+    Ok(cases)
+}
+
+/// Reads some cases of each kind as a training does when it prepares them: those whose files are missing,
+/// and others spread over the list.
+///
+/// # Errors
+/// The first case that a training would end with.
+pub fn read_some(plan: &Plan, cases: &Cases) -> Outcome {
+    read(&cases.training, &plan.training).while_doing(|| "preparing the training cases")?;
+    read(&cases.validation, &plan.validation).while_doing(|| "preparing the validation cases")
+}
+
+fn read(items: &[Item], pipeline: &Arc<Pipeline>) -> Outcome {
+    let lacking = items.iter().find(|item| files(item).any(|file| !file.exists()));
+    for item in lacking.into_iter().chain(spread(items)) {
+        CacheDataset::new(vec![item.clone()], pipeline.clone(), CacheOptions::default())?;
+    }
+    Ok(())
+}
+
+fn files(item: &Item) -> impl Iterator<Item = &PathBuf> {
+    item.files.values().chain(item.parts.values().flat_map(|parts| &parts.files))
+}
