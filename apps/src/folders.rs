@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Context, Failure, Outcome};
 use crate::interrupt;
-pub use hearth_recipe::run::folders::{open_run, replace};
+pub use hearth_run::folders::{open_run, replace};
 use hearth_train::{CAN_WRITE, is_free};
 
 /// Fails if a folder cannot hold a new run, data set or the like: it is a file, or not empty.

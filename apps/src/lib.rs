@@ -4,7 +4,6 @@
 //! it. This crate is the user interface: commands, tables, pictures.
 //!
 //! * [`cli`] and [`commands`]: one file for each command.
-//! * [`picture`]: slices with outlines as a PNG.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +13,6 @@ mod cores;
 pub mod error;
 pub mod folders;
 pub mod interrupt;
-pub mod picture;
 pub mod ranks;
 mod rustdoc;
 pub mod sharing;
@@ -24,4 +22,6 @@ pub mod version;
 pub mod warnings;
 
 pub use error::{Failure, Outcome};
-pub use hearth_recipe::{recipe, run};
+pub use hearth_models::picture;
+pub use hearth_recipe::recipe;
+pub use hearth_run as run;

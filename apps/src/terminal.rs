@@ -53,6 +53,31 @@ pub fn keep_unsaid(lines: Vec<String>) {
     UNSAID.with_borrow_mut(|kept| kept.extend(lines));
 }
 
+/// Lines of a job's results, on standard output.
+pub struct Lines;
+
+impl hearth_models::job::Results for Lines {
+    fn line(&self, text: &str) {
+        line(format_args!("{text}"));
+    }
+
+    fn begin_thread(&self, speaks: bool) {
+        speak_here(speaks);
+    }
+
+    fn speaks(&self) -> bool {
+        speaks()
+    }
+
+    fn unprinted(&self) -> Vec<String> {
+        unsaid()
+    }
+
+    fn keep(&self, lines: Vec<String>) {
+        keep_unsaid(lines);
+    }
+}
+
 /// Whether what this thread says is printed.
 pub fn speaks() -> bool {
     SPEAKS.load(Ordering::Relaxed) && SPEAKS_HERE.get()

@@ -46,10 +46,14 @@ pub use hearth_data as data;
 pub use hearth_engine as engine;
 pub use hearth_handlers as handlers;
 pub use hearth_kernels as kernels;
+#[cfg(feature = "recipe")]
+pub use hearth_models as models;
 pub use hearth_nn as nn;
 #[cfg(feature = "recipe")]
 pub use hearth_recipe as recipe;
 pub use hearth_registry as registry;
+#[cfg(feature = "recipe")]
+pub use hearth_run as run;
 pub use hearth_train as train;
 pub use serde_json;
 

@@ -2,17 +2,20 @@
 
 use std::path::PathBuf;
 
+use hearth_models::cases::globs::expanded;
+use hearth_models::job::Job;
+use hearth_models::model::{Kind, Model};
+use hearth_models::run::RunModel;
+use hearth_train::Ranks;
+
 use crate::commands::merging::{self, DisagreementWord, MergeArgs};
 use crate::commands::opening::OpeningArgs;
-use crate::commands::predict_model::ModelArgs;
-use crate::commands::predict_nnunet::NnunetArgs;
+use crate::commands::output_args::FileArgs;
 use crate::commands::{predict, predict_slides};
 use crate::error::Outcome;
 use crate::note;
 use crate::ranks::{RanksArgs, local_rank};
-use crate::run::given::expanded;
 use crate::sharing::{prepared, shared_cases};
-use hearth_train::Ranks;
 
 /// Arguments of `hearth ensemble`.
 #[derive(Debug, clap::Args)]
@@ -36,9 +39,13 @@ pub struct Args {
     /// Which network is used, and how.
     #[command(flatten)]
     pub opening: OpeningArgs,
+    /// Also write NAME_std.nii.gz: the standard deviation of the foreground's probability over the
+    /// augmented images
+    #[arg(long)]
+    pub uncertainty: bool,
     /// What is written, and in place of what.
     #[command(flatten)]
-    pub files: predict::FileArgs,
+    pub files: FileArgs,
     /// By how many ranks, each of which takes some of the images.
     #[command(flatten)]
     pub ranks: RanksArgs,
@@ -50,30 +57,25 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
-    let open = || {
+    let open = || -> Outcome<_> {
         let runs = merging::runs(&args.runs)?;
-        let opening = args.opening.opening().of_rank(local_rank(ranks));
+        let options = args.opening.options();
+        let opening = options.opening().of_rank(local_rank(ranks));
         Ok((merging::open(&runs, &opening, &args.merge, &args.disagreement)?, runs))
     };
     let (trained, runs) = prepared(ranks, open())?;
     note!("{} runs, {}", runs.len(), args.merge.words());
     let of_predict = predict::Args {
-        run: runs[0].clone(),
-        model: ModelArgs::default(),
         images: expanded(&args.images)?,
-        out: args.out.clone(),
-        count: None,
-        seed: None,
         opening: args.opening.clone(),
-        uncertainty: false,
         files: args.files.clone(),
-        ranks: args.ranks,
-        held_out: false,
-        cases: None,
-        nnunet: NnunetArgs::default(),
+        uncertainty: args.uncertainty,
+        ..predict::Args::new(&runs[0], Vec::new(), &args.out, &args.opening.device, None)
     };
-    match trained.plan.recipe.learns().patches() {
-        Some(_) => predict_slides::run(&of_predict, &trained, "ensemble", ranks),
-        None => predict::predict_all(&of_predict, &trained, "ensemble", ranks),
+    let model = RunModel::new(trained);
+    if model.card().kind == Kind::SlideMap {
+        return predict_slides::run(&of_predict, model.trained(), "ensemble", ranks);
     }
+    let job = Job { command: "ensemble", ..of_predict.outputs(&model, ranks)? };
+    Ok(job.run(&of_predict.images)?)
 }

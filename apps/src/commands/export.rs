@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use hearth_recipe::export::{BundleOptions, bundle, onnx};
-use hearth_recipe::nnunet::{ExportOptions, export};
+use hearth_models::export::{BundleOptions, bundle, onnx};
+use hearth_models::nnunet::{ExportOptions, export};
 
 use crate::commands::package::{self, PackageArgs};
 use crate::error::{Context, Failure, Outcome};

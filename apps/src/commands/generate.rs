@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::commands::predict::Args;
 use crate::error::{Context, Outcome};
-use crate::run::Trained;
 use crate::run::outputs::Outputs;
 use crate::{interrupt, note, out};
+use hearth_models::run::Trained;
 
 /// Writes so many images: pictures of 2-D ones, where 0 is black and 1 is white, volumes of others.
 pub fn generate(args: &Args, trained: &Trained, count: u64) -> Outcome {

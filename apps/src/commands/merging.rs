@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::commands::folds::VALIDATION;
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
-use crate::run::{Disagreement, Merge, Merging, Opening, Trained};
+use hearth_models::ensemble::{Disagreement, Merge, Merging};
+use hearth_models::run::{Opening, Trained};
 
 /// What a mean is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

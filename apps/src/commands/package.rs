@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use hearth_data::writers::read_codes;
+use hearth_models::package::{self, PackageOptions};
 use hearth_package::{END, Package, SigningKey, Term};
-use hearth_recipe::run::outputs::Outputs;
-use hearth_recipe::run::package::{self, PackageOptions};
+use hearth_run::outputs::Outputs;
 use serde_json::{Value, json};
 
 use crate::error::{Context, Failure, Outcome};

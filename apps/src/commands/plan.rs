@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_recipe::nnunet::planner::{Planner, PlannerOptions, plan, splits};
-use hearth_recipe::nnunet::{DatasetJson, Plans, preprocessed_recipe};
+use hearth_models::nnunet::planner::{Planner, PlannerOptions, plan, splits};
+use hearth_models::nnunet::{DatasetJson, Plans, preprocessed_recipe};
 
 use super::plan_data::{Set, SetArgs, foreign};
 use crate::error::{Context, Failure, Outcome};

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use hearth_data::Progress;
 use hearth_data::layouts::{Layout, NnUnetRaw};
-use hearth_recipe::nnunet::planner::Fingerprint;
-use hearth_recipe::nnunet::{DatasetJson, ListedSet, Listing, NnunetRaw, training_recipe};
+use hearth_models::nnunet::planner::Fingerprint;
+use hearth_models::nnunet::{DatasetJson, ListedSet, Listing, NnunetRaw, training_recipe};
 use hearth_registry::{Named, Node};
 use serde_json::Value;
 

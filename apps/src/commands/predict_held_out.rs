@@ -8,29 +8,30 @@ use std::path::{Path, PathBuf};
 use hearth_registry::counted;
 use hearth_train::Ranks;
 
-use crate::commands::predict::{Args, predict_all};
-use crate::commands::{merging, predict_model};
+use crate::commands::merging;
+use crate::commands::predict::{Args, predict_held_out_cases};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::open_run;
 use crate::note;
-use crate::ranks::{is_first, local_rank};
-use crate::run::inputs::{inputs, labelled};
-use crate::run::{Trained, held_out};
+use crate::ranks::is_first;
+use crate::run::held_out;
 use crate::sharing::prepared;
+use hearth_models::cases::labelled;
+use hearth_models::model::{Kind, Model};
+use hearth_models::open::open;
 
 /// Predicts fold by fold. A case, or a fold, that fails does not stop the others.
 pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     let folds = prepared(ranks, folds(&args.run))?;
-    args.nnunet.check_unused()?;
     if args.seed.is_some() {
         return Err(Failure::new("--seed is the seed of generated images: remove it"));
     }
     let mut failed: Vec<String> = Vec::new();
     for (place, (run, cases)) in folds.iter().enumerate() {
-        let of_fold = Args { run: run.clone(), cases: Some(cases.clone()), held_out: false, ..args.clone() };
-        let trained = prepared(ranks, open(&of_fold, local_rank(ranks)))?;
+        let of_fold = Args { run: run.clone(), held_out: false, ..args.clone() };
+        let model = prepared(ranks, opened(&of_fold, ranks))?;
         if place == 0 {
-            let others = prepared(ranks, others(args, &trained, &folds))?;
+            let others = prepared(ranks, others(args, &*model, &folds))?;
             if is_first(ranks) && !others.is_empty() {
                 let (count, first) = (counted(others.len(), "labelled case"), &others[0]);
                 note!("{count} are held out by none of these runs and not predicted, {first} among them");
@@ -39,7 +40,7 @@ pub fn run(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         if is_first(ranks) {
             note!("{}: {} held out", run.display(), counted(cases.len(), "case"));
         }
-        match predict_all(&of_fold, &trained, "predict", ranks) {
+        match predict_held_out_cases(&of_fold, &*model, cases, ranks) {
             Err(failure) if !failure.is_interruption() => failed.push(format!("{}: {}", run.display(), failure.line())),
             done => done?,
         }
@@ -67,22 +68,22 @@ fn folds(given: &Path) -> Outcome<Vec<(PathBuf, BTreeSet<String>)>> {
     Ok(folds)
 }
 
-fn open(args: &Args, local_rank: usize) -> Outcome<Trained> {
-    let trained = predict_model::open(args, local_rank).while_doing(|| args.run.display().to_string())?;
-    let learns = trained.plan.recipe.learns();
-    if learns.generates() || learns.patches().is_some() {
+fn opened(args: &Args, ranks: Option<&Ranks>) -> Outcome<Box<dyn Model>> {
+    let model = open(&args.run, &args.open_options(ranks)).while_doing(|| args.run.display().to_string())?;
+    if matches!(model.card().kind, Kind::Generated | Kind::SlideMap) || model.as_run().is_none() {
         let what = "--held-out is for runs that predict volumes or pictures, and numbers of them";
         return Err(Failure::new(format!("{}: {what}", args.run.display())));
     }
-    Ok(trained)
+    Ok(model)
 }
 
 /// The labelled cases of the images that no run held out; all that were must be there.
-fn others(args: &Args, trained: &Trained, folds: &[(PathBuf, BTreeSet<String>)]) -> Outcome<Vec<String>> {
+fn others(args: &Args, model: &dyn Model, folds: &[(PathBuf, BTreeSet<String>)]) -> Outcome<Vec<String>> {
+    let Some(trained) = model.as_run() else { return Ok(Vec::new()) };
     let recipe = &trained.plan.recipe;
     let (mut known, mut with_labels) = (BTreeSet::new(), Vec::new());
     for given in &args.images {
-        known.extend(inputs(given, recipe, args.files.series.as_deref())?.iter().map(|input| input.name()));
+        known.extend(model.cases(given, args.files.series.as_deref())?.iter().map(|case| case.name()));
         with_labels.extend(labelled(given, recipe).into_iter().map(|item| item.case));
     }
     for (run, cases) in folds {

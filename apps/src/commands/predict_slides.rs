@@ -12,10 +12,12 @@ use crate::commands::predict::Args;
 use crate::error::{Context, Failure, Outcome};
 use crate::picture::SlidePicture;
 use crate::run::outputs::{Outputs, is_whole};
-use crate::run::{Disagreement, SlideMap, Tiles, Trained, grey, npy};
-use crate::sharing::{Done, own, prepared};
-use crate::terminal::{clear_line, seconds, watched};
+use crate::sharing::{Done, own, prepared, reported};
+use crate::terminal::{Lines, clear_line, seconds, watched};
 use crate::{note, out};
+use hearth_models::ensemble::Disagreement;
+use hearth_models::run::Trained;
+use hearth_models::slides::{SlideMap, Tiles, grey, npy};
 
 /// Pixels of a picture's slide along its longer side.
 const PICTURE: usize = 1200;
@@ -73,17 +75,9 @@ impl Task {
 /// What is known before the first slide is read: the slides that are not done, and the files of
 /// results; those of slides that were begun may be there.
 fn prepare(args: &Args, trained: &Trained, command: &'static str) -> Outcome<(Outputs, Vec<Task>)> {
-    let given = [
-        ("--tta", args.opening.tta.is_some()),
-        ("--uncertainty", args.uncertainty),
-        ("--probabilities", args.files.probabilities),
-        ("--dicom-seg", args.files.regions.dicom_seg),
-        ("--rtstruct", args.files.regions.rtstruct),
-        ("--dicom-sr", args.files.regions.dicom_sr),
-        ("--surfaces", args.files.regions.surfaces.is_some()),
-        ("--series", args.files.series.is_some()),
-    ];
-    if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+    let given = [("--tta", args.opening.tta.is_some()), ("--uncertainty", args.uncertainty)];
+    let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
+    if let Some(option) = given.chain(args.files.of_volumes()).next() {
         return Err(Failure::new(format!("{option} does not go with maps of slides: remove it")));
     }
     let mut outputs = Outputs::new(command, args.files.overwrite);
@@ -117,10 +111,10 @@ pub fn run(args: &Args, trained: &Trained, command: &'static str, ranks: Option<
     for place in own(ranks, tasks.len()) {
         let task = &tasks[place];
         if let Err(failure) = predict(trained, task, &outputs) {
-            done.fail(place, task.slide.display().to_string(), &failure);
+            done.fail(place, task.slide.display().to_string(), &reported(&failure));
         }
     }
-    done.of_all(ranks)?.check(ranks, tasks.len(), "slides")
+    Ok(done.of_all(ranks, &Lines)?.check(ranks, tasks.len(), "slides")?)
 }
 
 /// The slides of a path: itself, or those of a folder. Of DICOM these are its slides, named by the

@@ -9,11 +9,12 @@ use serde_json::json;
 use crate::error::{Context, Failure, Outcome};
 use crate::ranks::RanksArgs;
 use crate::recipe::bundled;
-use crate::run::inputs::Input;
 use crate::run::outputs::Outputs;
 use crate::run::{Cases, Plan, previous_labels};
-use crate::sharing::{Done, own, prepared, shared};
+use crate::sharing::{Done, own, prepared, reported, shared};
+use crate::terminal::Lines;
 use crate::{folders, note, out};
+use hearth_models::cases::Case;
 
 /// Arguments of `hearth preprocess`.
 #[derive(Debug, clap::Args)]
@@ -74,10 +75,10 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         match process(args, &plan, task, &outputs) {
             Ok(()) => {}
             Err(failure) if args.data.is_none() => return Err(failure),
-            Err(failure) => done.fail(place, name, &failure),
+            Err(failure) => done.fail(place, name, &reported(&failure)),
         }
     }
-    done.of_all(ranks)?.check(ranks, tasks.len(), "cases")
+    Ok(done.of_all(ranks, &Lines)?.check(ranks, tasks.len(), "cases")?)
 }
 
 /// The plan, and the cases with their files.
@@ -105,7 +106,7 @@ fn prepare(args: &Args) -> Outcome<(Plan, Outputs, Vec<Task>)> {
             sample = sample.with("label", Value::Path(label.clone()));
         }
         if let Some(stage) = plan.recipe.previous_stage() {
-            let case = Input::File(image.clone()).stem();
+            let case = Case::File(image.clone()).stem();
             let labels = previous_labels(&plan.recipe, &case.to_string_lossy())?;
             sample = labels.into_iter().fold(sample, |sample, file| sample.with(stage.key.as_str(), Value::Path(file)));
         }

@@ -7,10 +7,10 @@ use hearth_data::{DrawKey, Pipeline, RecipeOptions, Sample, Value};
 use crate::error::{Context, Failure, Outcome};
 use crate::picture::{Line, Panel, View, Volume, range, save, sheet};
 use crate::recipe::{Document, Node, PreviousStage, bundled};
-use crate::run::inputs::Input;
 use crate::run::labels_of_stage;
 use crate::run::outputs::Outputs;
 use crate::{note, out};
+use hearth_models::cases::Case;
 use serde_json::json;
 
 /// Arguments of `hearth data preview`.
@@ -208,7 +208,7 @@ impl<'a> Chain<'a> {
 fn previous(args: &Args, tables: &mut Vec<Node>) -> Outcome<Option<(String, PathBuf)>> {
     match (PreviousStage::of(tables), &args.previous_stage) {
         (Some(stage), Some(folder)) => {
-            let case = Input::File(args.image.clone()).stem();
+            let case = Case::File(args.image.clone()).stem();
             Ok(Some((stage.key, labels_of_stage(folder, &case.to_string_lossy())?)))
         }
         (Some(_), None) => {

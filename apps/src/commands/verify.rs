@@ -108,7 +108,7 @@ fn plan(recipe: &str, args: &Args) -> Outcome<Plan> {
     if !args.images.is_empty() {
         document.set(&format!("data.images={}", toml::Value::from(args.images.clone())))?;
     }
-    run::accept_faults(&mut document, &args.accept)?;
+    hearth_models::run::accept_faults(&mut document, &args.accept)?;
     document.set_option("--device", "training.device", "cpu")?;
     terminal::plan(document)
 }

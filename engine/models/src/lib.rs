@@ -2,6 +2,7 @@
 //! MONAI bundles, packages.
 //!
 //! * [`Model`](model::Model): what each of them can do.
+//! * [`open`](open::open): the door, whatever was trained.
 //! * [`Job`](job::Job): the loop over cases.
 //! * [`writers`]: the table of files that a prediction is written as.
 
@@ -12,6 +13,7 @@ pub mod export;
 pub mod job;
 pub mod model;
 pub mod nnunet;
+pub mod open;
 pub mod package;
 pub mod picture;
 pub mod run;

@@ -67,7 +67,12 @@ pub trait Model {
     }
 
     /// The recipe's view of the model, where it has one: pictures with the truth need it.
-    fn as_run(&self) -> Option<&crate::run::trained::Trained> {
+    fn as_run(&self) -> Option<&crate::run::Trained> {
+        None
+    }
+
+    /// The bundle, where the model is one.
+    fn as_bundle(&self) -> Option<&crate::bundle::OpenedBundle> {
         None
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_recipe::bundle::RunOptions;
+use hearth_models::bundle::RunOptions;
 
 use crate::error::{Context, Failure, Outcome};
 

@@ -1,15 +1,15 @@
 //! `hearth bundle inspect` and `hearth bundle check`
 
-use hearth_recipe::bundle::{Bundle, ConfigNeeds, RunOptions, inference, needs};
+use hearth_models::bundle::{Bundle, ConfigNeeds, RunOptions, inference, needs};
 use serde_json::{Value, json};
 
-use super::{InspectArgs, open};
+use super::InspectArgs;
 use crate::error::{Failure, Outcome};
 use crate::{note, out};
 
 /// Prints what a bundle is and needs.
 pub fn run(args: &InspectArgs) -> Outcome {
-    let opened = open::open(&args.bundle)?;
+    let opened = hearth_models::bundle::open(&args.bundle)?;
     let needs = needs(&opened.bundle, &options(args))?;
     if args.json {
         out!("{}", serde_json::to_string_pretty(&facts(&opened.bundle, &needs))?);
@@ -22,7 +22,7 @@ pub fn run(args: &InspectArgs) -> Outcome {
 
 /// Fails where `hearth bundle run` would: the chosen config, or the inference config, cannot be run as it stands.
 pub fn check(args: &InspectArgs) -> Outcome {
-    let opened = open::open(&args.bundle)?;
+    let opened = hearth_models::bundle::open(&args.bundle)?;
     let mut options = options(args);
     if options.config_files.is_empty() {
         // The one that is run.

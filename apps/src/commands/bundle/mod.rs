@@ -2,7 +2,6 @@
 
 pub(crate) mod flags;
 mod inspect;
-pub(crate) mod open;
 pub(crate) mod run;
 
 use std::path::PathBuf;
@@ -86,8 +85,8 @@ fn convert(args: &ConvertArgs) -> Outcome {
 
     crate::folders::check_free(&args.out)?;
     let weights = args.out.with_extension("safetensors");
-    let opened = open::open(&args.bundle)?;
-    let converted = hearth_recipe::bundle::convert(&opened.bundle, &args.config_files)?;
+    let opened = hearth_models::bundle::open(&args.bundle)?;
+    let converted = hearth_models::bundle::convert(&opened.bundle, &args.config_files)?;
     hearth_files::replace(&args.out, &converted.recipe)
         .while_doing(|| format!("cannot write {}", args.out.display()))?;
     out!("{}", args.out.display());

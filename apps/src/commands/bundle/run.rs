@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use hearth_recipe::bundle::{self, RunOptions, Told};
+use hearth_models::bundle::{self, OpenedBundle, RunOptions, Told};
 use serde_json::{Value, json};
 
 use super::RunArgs;
 use super::flags::{Flags, read};
-use super::open::{self, Opened};
 use crate::error::Outcome;
 use crate::terminal::seconds;
 use crate::{note, out};
@@ -29,14 +28,14 @@ Example: hearth bundle run spleen_ct_segmentation --dataset_dir /data/Task09_Spl
 
 /// Runs the config of a bundle.
 pub fn run(args: &RunArgs) -> Outcome {
-    let Flags { bundle, mut options, json, .. } = read(&args.words)?;
-    let opened = open::open(&bundle)?;
+    let Flags { bundle: path, mut options, json, .. } = read(&args.words)?;
+    let opened = bundle::open(&path)?;
     options.results.get_or_insert_with(|| opened.results.clone());
     run_opened(&opened, &options, json)
 }
 
 /// Runs it with these options; says what goes on, and what was written.
-pub fn run_opened(opened: &Opened, options: &RunOptions, json: bool) -> Outcome {
+pub fn run_opened(opened: &OpenedBundle, options: &RunOptions, json: bool) -> Outcome {
     let start = Instant::now();
     let mut tell = |told: Told<'_>| match told {
         Told::Note(text) => note!("{text}"),

@@ -11,7 +11,8 @@ use crate::commands::demo;
 use crate::commands::evaluate;
 use crate::commands::merging::{DisagreementWord, MergeArgs, runs};
 use crate::commands::opening::OpeningArgs;
-use crate::commands::{ensemble, folds, predict, train};
+use crate::commands::output_args::FileArgs;
+use crate::commands::{ensemble, folds, train};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::{self, Reserved};
 use crate::ranks::RanksArgs;
@@ -147,7 +148,8 @@ fn predicting(args: &demo::Args, run: &Path, images: &Path, out: &Path) -> ensem
         merge: MergeArgs::default(),
         disagreement: vec![DisagreementWord::Variance],
         opening: OpeningArgs::new(&args.device, args.tune.as_deref()),
-        files: predict::FileArgs { picture: true, ..predict::FileArgs::default() },
+        uncertainty: false,
+        files: FileArgs { picture: true, ..FileArgs::default() },
         ranks: RanksArgs::default(),
     }
 }

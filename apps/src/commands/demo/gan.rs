@@ -12,9 +12,10 @@ use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
 use crate::picture::{Canvas, save};
-use crate::run::{Opening, Session, Trained};
+use crate::run::Session;
 use crate::terminal::{bold, progress, seconds};
 use crate::{note, out};
+use hearth_models::run::{Opening, Trained};
 
 /// Pictures to learn from, pictures that are held back, and pictures that are made.
 const PICTURES: usize = 512;

@@ -8,20 +8,20 @@ mod pathology;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hearth_data::{NiftiOptions, write_nifti};
 use serde_json::json;
 
 use crate::commands::evaluate::{self, Evaluated};
-use crate::commands::predicted::Pictures;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
-use crate::picture::save;
 use crate::recipe::{Document, Recipe, bundled};
-use crate::run::inputs::Input;
-use crate::run::{Cases, Opening, Session, Trained, Wanted};
+use crate::run::{Cases, Session};
 use crate::terminal::{bold, seconds};
 use crate::{note, out};
+use hearth_models::cases::Case;
+use hearth_models::model::{Asked, Model, Prediction};
+use hearth_models::run::{Opening, RunModel, Trained};
+use hearth_models::writers::Pictures;
 
 use apps::{App, Demo};
 
@@ -110,20 +110,23 @@ pub fn run(args: &Args) -> Outcome {
     Ok(())
 }
 
-/// Predicts the first validation case, writes it and draws it beside its label.
+/// Predicts the first validation case, writes it and draws it next to its label.
 fn draw(args: &Args, run: &Path, data: &Path, labels: &Path, picture: &Path) -> Outcome {
     let opening = Opening { tune: args.tune.as_deref(), ..Opening::new("best", &args.device) };
-    let trained = Trained::open_with(&folders::open_run(run)?, opening)?;
-    let input = Input::Case(Box::new(first_validation_case(data, &trained.plan.recipe)?));
+    let model = RunModel::new(Trained::open_with(&folders::open_run(run)?, opening)?);
+    let recipe = &model.trained().plan.recipe;
+    let case = Case::Item(Box::new(first_validation_case(data, recipe)?));
     std::fs::create_dir_all(labels).while_doing(|| format!("cannot make the folder {}", labels.display()))?;
-    let mut name = input.stem();
+    let mut name = case.stem();
     name.push("_seg.nii.gz");
     let target = labels.join(name);
-    let found = trained.segment(input.sample(), Wanted::default())?;
-    write_nifti(&target, &found.written(&trained.plan)?, NiftiOptions::label())
-        .while_doing(|| format!("cannot write {}", target.display()))?;
-    let pictures = Pictures::new(&trained, &[data.to_owned()])?;
-    save(&pictures.of_map(&input, &found)?, picture)
+    let prediction = model.predict(model.preparer().prepare(&case, None)?, Asked::default())?;
+    if let Prediction::Map(map) = &prediction {
+        map.write(&target).while_doing(|| format!("cannot write {}", target.display()))?;
+    }
+    let drawn = Pictures::new(&model, &[data.to_owned()])?.png(&case, &prediction)?;
+    folders::replace(picture, drawn)?;
+    Ok(())
 }
 
 fn first_validation_case(data: &Path, recipe: &Recipe) -> Outcome<hearth_data::Item> {

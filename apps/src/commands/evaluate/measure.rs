@@ -16,10 +16,12 @@ use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::recipe::Output;
 use crate::run::{
-    CONFUSION, Empty, PassProgress, Penalties, Plan, Trained, Wanted, as_predicted, evaluated, evaluator, gathered,
-    handlers, measuring, plugins,
+    CONFUSION, Empty, PassProgress, Penalties, Plan, as_predicted, evaluated, evaluator, gathered, handlers, measuring,
+    plugins,
 };
 use crate::sharing::{own, prepared};
+use hearth_models::run::Trained;
+use hearth_models::run::segment::Wanted;
 
 /// A metric over all cases.
 pub struct Found {

@@ -16,10 +16,11 @@ use crate::commands::opening::OpeningArgs;
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::ranks::{RanksArgs, is_first, local_rank};
+use crate::run::Chosen;
 use crate::run::outputs::Outputs;
-use crate::run::{Chosen, Trained};
 use crate::sharing::{prepared, shared};
 use crate::{note, out};
+use hearth_models::run::Trained;
 
 /// Arguments of `hearth evaluate`.
 #[derive(Debug, clap::Args)]
@@ -181,7 +182,8 @@ fn open(args: &Args, ranks: Option<&Ranks>) -> Outcome<Opened> {
         return Err(Failure::new("--mean, --vote, --staple and --weights merge runs: give several"));
     }
     let folders = runs.iter().map(|run| folders::open_run(run)).collect::<Result<Vec<_>, _>>()?;
-    let opening = args.opening.opening().of_rank(local_rank(ranks));
+    let options = args.opening.options();
+    let opening = options.opening().of_rank(local_rank(ranks));
     let trained = match several {
         true => merging::open(&runs, &opening, &args.merge, &[])?,
         false => Trained::open_with(&folders[0], opening)?,

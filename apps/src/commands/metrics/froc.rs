@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::picture::{Axis, Plot, save};
-use crate::run::Disagreement;
 use crate::{note, out};
+use hearth_models::ensemble::Disagreement;
 
 /// Arguments of `hearth metrics froc`.
 #[derive(Debug, clap::Args)]

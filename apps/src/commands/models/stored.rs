@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use hearth_models::store::{ModelKind, ModelStore, StoredModel};
 use hearth_package::Package;
-use hearth_recipe::store::{ModelKind, ModelStore, StoredModel};
 use hearth_registry::counted;
 use serde_json::{Value, json};
 
 use crate::commands::package::{describe as describe_package, facts as of_package};
-use crate::commands::predict_model::package;
 use crate::error::{Failure, Outcome};
 use crate::table::{self, Lean};
 use crate::{note, out};
+use hearth_models::open::package;
 
 /// Where the store is.
 #[derive(Clone, Debug, Default, clap::Args)]

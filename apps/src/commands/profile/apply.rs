@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use hearth_recipe::advice::{Candidate, Facts, Finding, converging};
 use hearth_registry::counted;
+use hearth_run::advice::{Candidate, Facts, Finding, converging};
 use serde_json::json;
 
 use super::course::learned;
@@ -210,5 +210,6 @@ fn ladder(out: &Path, tried: &[Tried], start: f64) -> Outcome {
         text: format!("{took:.2} s, {:.1} times as fast", start / took),
     };
     let drawn: Vec<Bar> = kept.map(bar).collect();
-    save(&bars("seconds of an epoch, with its part of a validation", &drawn), &out.join("ladder.png"))
+    save(&bars("seconds of an epoch, with its part of a validation", &drawn), &out.join("ladder.png"))?;
+    Ok(())
 }

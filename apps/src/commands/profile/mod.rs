@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use hearth_handlers::Unit;
 use hearth_plugin_host::{Given, provide_components};
 use hearth_profile::Schedule;
-use hearth_recipe::advice::{Finding, imbalance};
+use hearth_run::advice::{Finding, imbalance};
 use serde_json::json;
 
 use crate::error::{Context, Failure, Outcome};

@@ -8,12 +8,12 @@ use hearth_report::{Run, Volume};
 use hearth_train::Post;
 
 use super::Args;
-use crate::commands::predicted::{only, reading, window};
 use crate::error::{Context, Failure, Outcome};
 use crate::note;
 use crate::picture::{Grid, View, range};
 use crate::recipe::{Document, Output};
 use crate::run::{Cases, Plan};
+use hearth_models::writers::{only, reading, window};
 
 /// The end of the name of a prediction.
 const END: &str = "_seg.nii.gz";

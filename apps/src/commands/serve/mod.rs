@@ -1,18 +1,16 @@
 //! `hearth serve`.
 
 mod model;
-mod nnunet;
 mod results;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use hearth_models::open::OpenOptions;
 use hearth_serve::{Options, Server, Token};
 
-use crate::commands::opening::OpeningArgs;
-use crate::commands::predict::Args as PredictArgs;
-use crate::commands::predict_nnunet::NnunetArgs;
+use crate::commands::opening::{ModelArgs, NnunetArgs, OpeningArgs, open_options};
 use crate::error::{Context, Failure, Outcome};
 use crate::terminal::seconds;
 use crate::{note, out};
@@ -61,6 +59,9 @@ pub struct Args {
     /// Which network is used, and how.
     #[command(flatten)]
     pub opening: OpeningArgs,
+    /// Take packages only if the holder of this public key (PEM, Ed25519) signed them
+    #[arg(long, value_name = "FILE")]
+    pub verify_key: Option<PathBuf>,
     /// Options for models of nnU-Net.
     #[command(flatten)]
     pub nnunet: NnunetArgs,
@@ -88,26 +89,23 @@ impl Args {
     }
 
     /// As `hearth predict` would open them.
-    fn predicting(&self) -> Outcome<PredictArgs> {
-        let given = &self.nnunet;
-        if self.opening.previous_stage.is_some() || given.statistics {
-            let name = if given.statistics { "--statistics" } else { "--previous-stage" };
-            return Err(Failure::new(format!("{name} is for `hearth predict`: remove it")));
+    fn opening(&self) -> Outcome<OpenOptions> {
+        if self.opening.previous_stage.is_some() {
+            return Err(Failure::new("--previous-stage is for `hearth predict`: remove it"));
         }
-        let mut args = PredictArgs::new(Path::new(""), Vec::new(), Path::new(""), &self.opening.device, None);
-        (args.opening, args.nnunet) = (self.opening.clone(), given.clone());
-        Ok(args)
+        let model = ModelArgs { verify_key: self.verify_key.clone(), ..ModelArgs::default() };
+        Ok(open_options(&self.opening, &model, &self.nnunet))
     }
 }
 
 /// Opens the models, and serves them until Ctrl-C or the signal TERM.
 pub fn run(args: &Args) -> Outcome {
     let options = args.options()?;
-    let predicting = args.predicting()?;
+    let opening = args.opening()?;
     let mut models = Vec::new();
     for given in &args.models {
         let start = Instant::now();
-        let model = model::open(given, &predicting).while_doing(|| format!("cannot open {given}"))?;
+        let model = model::open(given, &opening).while_doing(|| format!("cannot open {given}"))?;
         let card = model.card();
         note!("{}: {}, loaded in {}", card.name, card.description, seconds(start.elapsed().as_secs_f64()));
         models.push(model);

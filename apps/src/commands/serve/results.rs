@@ -1,10 +1,9 @@
 //! A label map as clients want it: NIfTI, NRRD, a segmentation of 3D Slicer, DICOM SEG, volumes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use hearth_data::dicom::{Authorship, Grid, Region, RegionVolume, Series, write};
 use hearth_data::writers::Segment;
-use hearth_data::{Image, NiftiOptions, WriteOptions, read_image, write_image, write_nifti};
+use hearth_data::{Image, NiftiOptions, WriteOptions, write_image, write_nifti};
 use hearth_serve::{Answer, Format, Refusal};
 use serde_json::{Map, Value, json};
 
@@ -47,37 +46,6 @@ pub fn of_image(image: &Image, format: Format, names: &Names, is_label: bool, ou
     Ok(Answer { file: Some(path), facts: Map::new() })
 }
 
-/// A label map that a model wrote as NIfTI.
-pub fn of_file(
-    nifti: PathBuf,
-    format: Format,
-    names: &Names,
-    series: Option<&Series>,
-    by: &Authorship,
-    out: &Path,
-) -> Result<Answer, Refusal> {
-    if format == Format::Nifti {
-        return Ok(Answer { file: Some(nifti), facts: Map::new() });
-    }
-    let image = read_image(&nifti).map_err(|error| failed("cannot read the result again", error))?;
-    let answer = match format {
-        Format::DicomSeg => {
-            let series = series.ok_or_else(no_series)?;
-            // A label without a voxel is a finding, too.
-            let by = by.clone().keep_empty(true);
-            let regions = names.iter().map(|(name, label)| Region::new(*label, name)).collect();
-            let grid = Grid::new(image.shape(), image.affine);
-            let volume = RegionVolume::of_labels(image.to_vec(), regions, grid);
-            let bytes = write::segmentation(&volume, series, &by).map_err(refused)?;
-            segmentation(&bytes, out)?
-        }
-        _ => of_image(&image, format, names, true, out)?,
-    };
-    // Only what is sent takes space.
-    std::fs::remove_file(&nifti).map_err(|error| failed("cannot remove a temporary file", error))?;
-    Ok(answer)
-}
-
 /// A DICOM segmentation as the result.
 pub fn segmentation(bytes: &[u8], out: &Path) -> Result<Answer, Refusal> {
     let path = out.join(format!("label{}", Format::DicomSeg.end()));
@@ -117,7 +85,7 @@ fn volumes(image: &Image, names: &Names) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hearth_data::{affine, host_device};
+    use hearth_data::{affine, host_device, read_image};
 
     fn names() -> Vec<(String, u32)> {
         vec![("spleen".to_owned(), 1), ("tumour".to_owned(), 2)]
@@ -148,9 +116,5 @@ mod tests {
             assert!(file.to_string_lossy().ends_with(format.end()));
             assert_eq!(read_image(&file).expect("an image").to_vec(), map().to_vec(), "{format:?}");
         }
-        let nifti = of_image(&map(), Format::Nifti, &names(), true, folder.path()).expect("a file").file.expect("it");
-        let by = Authorship::new("test");
-        let refusal = of_file(nifti, Format::DicomSeg, &names(), None, &by, folder.path()).expect_err("no series");
-        assert!(matches!(refusal, Refusal::Input(why) if why.contains("as a zip")));
     }
 }

@@ -154,6 +154,34 @@ impl Chain {
         Ok(())
     }
 
+    /// The steps that write images.
+    pub fn saves(&self) -> Vec<&Save> {
+        self.steps.iter().filter_map(|step| if let Work::Save(save) = &step.work { Some(save) } else { None }).collect()
+    }
+
+    /// Whether a step writes a table of classes.
+    pub fn has_tables(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.work, Work::Classes(_)))
+    }
+
+    /// Whether a step takes the likeliest class.
+    pub fn takes_argmax(&self) -> bool {
+        self.discrete().any(|discrete| discrete.argmax)
+    }
+
+    /// Whether a step decides: by an argmax or a threshold.
+    pub fn decides(&self) -> bool {
+        self.discrete().any(|discrete| discrete.argmax || discrete.threshold.is_some())
+    }
+
+    fn discrete(&self) -> impl Iterator<Item = AsDiscrete> {
+        let of = |step: &'_ Step| match &step.work {
+            Work::Discrete(discrete) => discrete.clone(),
+            _ => Vec::new(),
+        };
+        self.steps.iter().flat_map(of)
+    }
+
     /// Ends what is written once for all cases.
     ///
     /// # Errors

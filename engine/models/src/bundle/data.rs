@@ -43,7 +43,8 @@ impl Loading {
     ///
     /// # Errors
     /// Classes that are not here; data that are no list of dictionaries.
-    pub fn new(evaluator: &Component, images: &[String], seed: i64, folder: &Path) -> Result<Self, Fault> {
+    pub fn new(evaluator: &Component, context: &super::Context) -> Result<Self, Fault> {
+        let (images, seed, folder) = (&context.images[..], context.seed, &*context.folder);
         let loader = match evaluator.get("val_data_loader") {
             Some(Value::Component(loader)) => loader,
             other => return Err(absent(evaluator, "val_data_loader", other)),
@@ -80,6 +81,9 @@ impl Loading {
             let reads = chain.reads();
             let cases = Cases::List(given(images, reads.first().map_or("image", |read| read.key)));
             return Ok(Loading { cases, dataset, transform, batch });
+        }
+        if context.case_by_case {
+            return Ok(Loading { cases: Cases::List(Vec::new()), dataset, transform, batch });
         }
         let list = list(&dataset, data, folder)?;
         let list = if arrays { cases(list) } else { list };

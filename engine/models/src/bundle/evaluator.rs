@@ -1,11 +1,13 @@
 //! `SupervisedEvaluator`: batches through a network, then each item through its post-processing.
 
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor};
 use hearth_bundle::{Component, Fault, Value};
 use hearth_data::Image;
+use hearth_data::transforms::LoadImage;
 use hearth_nn::inferers::{Inferer, LandmarkInferer, SimpleInferer};
 use hearth_nn::networks::Network;
 use hearth_registry::Registry;
@@ -88,7 +90,7 @@ impl Evaluator {
         let mut faults = unsupported(component);
         let network = network(component).map_err(|fault| faults.push(fault)).ok();
         let inferer = inferer(component).map_err(|fault| faults.push(fault)).ok();
-        let loading = Loading::new(component, &options.images, options.seed, &options.folder);
+        let loading = Loading::new(component, options);
         let transform = match &loading {
             Ok(loading) => loading.transform.clone(),
             Err(_) => transform_of(component),
@@ -107,7 +109,9 @@ impl Evaluator {
         let mut slides = None;
         if let Some(loading) = &loading {
             let maps = handlers.as_ref().is_none_or(|handlers| handlers.maps.is_some());
-            faults.extend(unfit(component, loading, &before, maps, &options.folder));
+            if !options.case_by_case {
+                faults.extend(unfit(component, loading, &before, maps, &options.folder));
+            }
             slides = slides_of(loading).map_err(|fault| faults.push(fault)).ok().flatten();
         }
         let device = device_of(&Value::Component(component.clone())).map_err(|fault| faults.push(fault)).ok();
@@ -137,6 +141,46 @@ impl Evaluator {
             device,
             notes,
         })
+    }
+
+    /// The files of weights that its handlers load. Paths count from `folder`.
+    pub fn weights(&self, folder: &Path) -> Vec<PathBuf> {
+        self.handlers.loads.iter().map(|loads| folder.join(&loads.path)).filter(|path| path.is_file()).collect()
+    }
+
+    /// What predicts cases one by one, with the network's weights loaded; none of slides, streams and
+    /// tables, and of a config that writes anything but one image of a case.
+    ///
+    /// # Errors
+    /// Weights that are missing or do not fit.
+    pub fn one_by_one(self, mut networks: Networks, folder: &Path) -> Outcome<Option<OneByOne>> {
+        let saves = self.after.saves();
+        let writes_one = saves.len() == 1 && saves.iter().all(|save| save.is_of_images());
+        let Handlers { loads, tables, maps } = self.handlers;
+        let listed = matches!(self.loading.cases, Cases::List(_));
+        if !writes_one || !listed || maps.is_some() || !tables.is_empty() || self.after.has_tables() {
+            return Ok(None);
+        }
+        for loads in &loads {
+            networks.load(loads, folder, &self.device)?;
+        }
+        networks.get(&self.network, &self.device)?;
+        if !networks.is_loaded(&self.network) {
+            let what = "has no weights that its config loads: its results would be random";
+            return Err(RecipeError::new(format!("{}: {what}", self.network.id)));
+        }
+        let key = self.before.reads().first().map_or("image", |read| read.key).to_owned();
+        Ok(Some(OneByOne {
+            id: self.id,
+            network: self.network,
+            networks,
+            inferer: self.inferer,
+            before: self.before,
+            after: self.after,
+            device: self.device,
+            folder: folder.to_owned(),
+            key,
+        }))
     }
 
     /// Runs over all cases.
@@ -206,6 +250,61 @@ impl Evaluator {
         tables.iter().try_for_each(|table| table.finish(writing))?;
         let measured = ending.measures.iter().map(|measure| Ok((measure.name.clone(), measure.value()?)));
         Ok((count, measured.collect::<Outcome<_>>()?))
+    }
+}
+
+/// An evaluator whose cases come one by one.
+pub(crate) struct OneByOne {
+    id: String,
+    network: Arc<Component>,
+    networks: Networks,
+    inferer: Box<dyn Inferer>,
+    before: Chain,
+    after: Chain,
+    device: Device,
+    folder: PathBuf,
+    /// What the file of an image is read to.
+    key: String,
+}
+
+impl OneByOne {
+    /// Whether classes exclude each other, as far as its post-processing says.
+    pub fn takes_argmax(&self) -> bool {
+        self.after.takes_argmax()
+    }
+
+    /// Whether its output is decided: by an argmax or a threshold.
+    pub fn decides(&self) -> bool {
+        self.after.decides()
+    }
+
+    /// The image that the config saves of a case. `series` is the UID of a DICOM series.
+    ///
+    /// # Errors
+    /// Images that cannot be read or do not fit the network; an output that its device did not compute.
+    pub fn predict(&mut self, files: &[PathBuf], series: Option<&str>) -> Outcome<Image> {
+        let texts: Vec<Value> = files.iter().map(|file| Value::text(&file.display().to_string())).collect();
+        let value = match &texts[..] {
+            [one] => one.clone(),
+            _ => Value::List(texts.into()),
+        };
+        let given = Value::Dict([(Value::text(&self.key), value)].into());
+        let mut writing = Writing::capturing(self.folder.clone());
+        let mut case = Case::new(&given, 0, &self.folder);
+        if let Some(uid) = series {
+            let key = LoadImage::series_key(&self.key);
+            case.sample.values.insert(key, hearth_data::Value::Text(uid.to_owned()));
+        }
+        self.before.run(&mut case, &mut writing)?;
+        let network = self.networks.get(&self.network, &self.device)?;
+        let pass = Pass { network, inferer: &*self.inferer, device: &self.device, id: &self.id };
+        let ending = Ending { after: &self.after, tables: &[], measures: Vec::new(), total: 1 };
+        { ending }.cases(vec![case], &pass, &mut writing, &mut |_| {})?;
+        let mut saved = writing.captured.unwrap_or_default();
+        match saved.pop() {
+            Some(image) => image.to_host().map_err(|error| RecipeError::of_device(&error)),
+            None => Err(RecipeError::new(format!("{}: the config saved no image of this case", self.id))),
+        }
     }
 }
 

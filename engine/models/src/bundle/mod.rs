@@ -22,10 +22,12 @@ mod first;
 mod handlers;
 mod metrics;
 mod missing;
+mod model;
 mod needs;
 mod networks;
 mod nodes;
 mod npy;
+mod open;
 mod run;
 mod sampler;
 mod save;
@@ -36,7 +38,9 @@ mod writing;
 
 pub use convert::{Converted, convert};
 pub use hearth_bundle::{Bundle, Fault, FaultKind, Metadata};
+pub use model::BundleModel;
 pub use needs::{ConfigNeeds, Part, needs};
+pub use open::{OpenedBundle, open};
 pub use run::{Report, RunOptions, Seen, Told, inference, run};
 
 use std::path::PathBuf;
@@ -48,6 +52,8 @@ struct Context {
     folder: PathBuf,
     /// Files in place of the config's list.
     images: Vec<String>,
+    /// Whether images are given later, case by case: the config's list is not read.
+    case_by_case: bool,
     /// The seed of what is drawn.
     seed: i64,
 }

@@ -170,7 +170,7 @@ impl Networks {
 pub(crate) struct Loads {
     loader: Arc<Component>,
     network: Arc<Component>,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The key of the network's weights in the file.
     key: String,
     strict: bool,

@@ -186,7 +186,7 @@ pub fn run(bundle: &Bundle, options: &RunOptions, tell: &mut dyn FnMut(Told<'_>)
     let base = options.results.clone().unwrap_or_else(|| folder.clone());
     let base = std::path::absolute(&base).unwrap_or(base);
     let mut writing = Writing::new(base, folder.clone(), options.overwrite);
-    let mut context = Context { folder: folder.clone(), images: options.images.clone(), seed: 0 };
+    let mut context = Context { folder: folder.clone(), images: options.images.clone(), ..Context::default() };
     let mut networks = Networks::default();
     let mut computed = Computed::default();
     // The agreed id of the device; what no evaluator runs has no other.

@@ -162,25 +162,31 @@ impl Save {
         })
     }
 
-    /// Writes the image of a key.
+    /// Writes the image of a key, or keeps it where the results of a case are captured.
     pub fn write(&self, case: &mut Case, key: &str, writing: &mut Writing) -> Outcome {
         case.numbers_to_image(key);
         let mut image = case.sample.image(key)?.clone();
+        image.data = image.data.to_device(&hearth_data::host_device());
+        let dtype =
+            self.dtype.clone().or_else(|| case.dtypes.get(key).cloned()).unwrap_or_else(|| "float32".to_owned());
+        if let Some(captured) = &mut writing.captured {
+            let is_picture = self.ending == ".png";
+            let image = if is_picture { self.picture(image, &dtype)? } else { stored(self.on_file(image)?, &dtype) };
+            captured.push(image);
+            return Ok(());
+        }
         let file = case.file_of(key);
         let path = self.path(file.as_deref(), image.meta.path.as_deref(), key, writing);
         let inputs: Vec<PathBuf> = case.written.keys().cloned().collect();
         let path = writing.claim(Path::new(&path), &inputs)?;
-        image.data = image.data.to_device(&hearth_data::host_device());
-        let dtype =
-            self.dtype.clone().or_else(|| case.dtypes.get(key).cloned()).unwrap_or_else(|| "float32".to_owned());
         if self.array {
-            let bytes = crate::bundle::npy::encode(&image);
+            let bytes = super::npy::encode(&image);
             hearth_files::replace(&path, bytes).while_doing(|| format!("cannot write {}", path.display()))?;
             writing.done(path);
             return Ok(());
         }
         if self.ending == ".json" {
-            let text = crate::bundle::scores::json(&image)?;
+            let text = super::scores::json(&image)?;
             hearth_files::replace(&path, text).while_doing(|| format!("cannot write {}", path.display()))?;
             writing.done(path);
             return Ok(());
@@ -189,15 +195,22 @@ impl Save {
             image = self.picture(image, &dtype)?;
             WriteOptions::default()
         } else {
-            if self.resample {
-                image = self.back(image)?;
-            }
-            image = stored(image, &dtype);
+            image = stored(self.on_file(image)?, &dtype);
             WriteOptions::default().nifti(NiftiOptions::image().data_type(data_type(&dtype)?))
         };
         write_image(&path, &image, &options).while_doing(|| format!("cannot write {}", path.display()))?;
         writing.done(path);
         Ok(())
+    }
+
+    /// On the grid of the file, where the config says so.
+    fn on_file(&self, image: Image) -> Outcome<Image> {
+        if self.resample { self.back(image) } else { Ok(image) }
+    }
+
+    /// Whether it writes images, and neither arrays nor numbers.
+    pub fn is_of_images(&self) -> bool {
+        !self.array && self.ending != ".json"
     }
 
     /// The path below the base, as MONAI's `FolderLayout` makes it.

@@ -14,7 +14,7 @@ use crate::bundle::evaluator::Pass;
 use crate::bundle::nodes::fault;
 use crate::bundle::run::Told;
 use crate::bundle::writing::Writing;
-use crate::slides::slide_map::npy;
+use crate::slides::npy;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// How patches are taken.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hearth_data::Image;
 use hearth_recipe::{Outcome, RecipeError};
 
 /// What a run writes.
@@ -16,6 +17,8 @@ pub(crate) struct Writing {
     written: Vec<PathBuf>,
     /// What one may not have meant.
     pub warnings: Vec<String>,
+    /// Images that `SaveImage` would write, where they are captured and nothing is written.
+    pub captured: Option<Vec<Image>>,
     /// Rows of tables, by file.
     pub rows: Vec<(PathBuf, Vec<(String, String)>)>,
 }
@@ -23,7 +26,12 @@ pub(crate) struct Writing {
 impl Writing {
     pub fn new(base: PathBuf, inputs: PathBuf, overwrite: bool) -> Self {
         let (written, warnings, rows) = (Vec::new(), Vec::new(), Vec::new());
-        Writing { base, inputs, overwrite, written, warnings, rows }
+        Writing { base, inputs, overwrite, written, warnings, captured: None, rows }
+    }
+
+    /// Writes nothing, and keeps what would be written of a case.
+    pub fn capturing(inputs: PathBuf) -> Self {
+        Writing { captured: Some(Vec::new()), ..Writing::new(PathBuf::new(), inputs, false) }
     }
 
     /// The path of a file, which may be written from now on.

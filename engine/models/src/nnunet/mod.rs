@@ -25,9 +25,10 @@ mod total;
 pub use ensemble::NnunetEnsemble;
 pub use export::{ExportOptions, export};
 pub use hearth_nnunet::{Case, DatasetJson, Folds, ModelFolder, Plans, planner};
+pub use hearth_recipe::nnunet::Source;
 pub use hearth_recipe::nnunet::{
-    CaseImage, Grid, NnunetPreprocess, NnunetPreviousStage, NnunetRaw, Normalization, RandNnunetAugment,
-    RandNnunetPatch, RandNnunetPreviousStage, Reader, preprocessed_recipe, training_recipe,
+    CaseImage, Grid, ListedSet, Listing, NnunetPreprocess, NnunetPreviousStage, NnunetRaw, Normalization,
+    RandNnunetAugment, RandNnunetPatch, RandNnunetPreviousStage, Reader, preprocessed_recipe, training_recipe,
 };
 pub use model::NnunetModel;
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};

@@ -7,4 +7,4 @@ pub mod segment;
 pub mod trained;
 
 pub use model::RunModel;
-pub use trained::{Opening, Trained};
+pub use trained::{Opening, Trained, accept_faults};

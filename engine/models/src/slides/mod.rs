@@ -1,3 +1,5 @@
 //! Maps of whole slides.
 
-pub mod slide_map;
+mod slide_map;
+
+pub use slide_map::{SlideMap, Tiles, grey, npy};

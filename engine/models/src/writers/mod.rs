@@ -16,7 +16,7 @@ use hearth_run::outputs::Outputs;
 use serde_json::Value;
 
 pub use options::{Codes, OutputOptions, SurfaceFormat};
-pub(crate) use picture::Pictures;
+pub use picture::{Pictures, only, reading, window};
 pub use rows::WRITERS;
 
 use crate::cases::Case;

@@ -14,7 +14,7 @@ use crate::picture::{Canvas, Subject, classification, labels, reconstruction, re
 use crate::run::trained::Trained;
 
 /// Draws the predictions of a model.
-pub(crate) enum Pictures<'a> {
+pub enum Pictures<'a> {
     /// Of a run, with the truth where a data set has it.
     Run(Box<RunPictures<'a>>),
     /// Of any other model: labels over the image of the file.
@@ -26,7 +26,7 @@ impl<'a> Pictures<'a> {
     ///
     /// # Errors
     /// A recipe whose images cannot be read without its other steps.
-    pub(crate) fn new(model: &'a dyn Model, given: &[PathBuf]) -> Outcome<Self> {
+    pub fn new(model: &'a dyn Model, given: &[PathBuf]) -> Outcome<Self> {
         Ok(match model.as_run() {
             Some(trained) => Pictures::Run(Box::new(RunPictures::new(trained, given)?)),
             None => Pictures::Plain(model.card()),
@@ -37,7 +37,7 @@ impl<'a> Pictures<'a> {
     ///
     /// # Errors
     /// An image that cannot be read again.
-    pub(crate) fn png(&self, case: &Case, prediction: &Prediction) -> Outcome<Vec<u8>> {
+    pub fn png(&self, case: &Case, prediction: &Prediction) -> Outcome<Vec<u8>> {
         let canvas = match (self, prediction) {
             (Pictures::Run(run), Prediction::Scores(scores)) => run.of_scores(case, scores)?,
             (Pictures::Run(run), Prediction::Map(map)) => run.of_map(case, &map.image()?)?,
@@ -217,11 +217,18 @@ impl<'a> RunPictures<'a> {
     }
 }
 
+/// The one sample that a chain made.
+///
+/// # Errors
+/// A chain that made none.
 pub fn only(mut samples: Vec<Sample>) -> Outcome<Sample> {
     samples.pop().ok_or_else(|| RecipeError::new("the pipeline gave nothing"))
 }
 
 /// The steps of a recipe that read an image.
+///
+/// # Errors
+/// Steps that cannot be built.
 pub fn reading(recipe: &Recipe) -> Outcome<Pipeline> {
     let known = ["LoadImage", "EnsureChannelFirst", "EnsureType", "SqueezeDim"];
     let reads = |name: &str| known.contains(&name.strip_suffix('d').unwrap_or(name));

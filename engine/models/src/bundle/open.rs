@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_recipe::bundle::Bundle;
-
-use crate::error::{Context, Failure, Outcome};
+use hearth_bundle::Bundle;
+use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// A bundle that is open: a folder, or a zip that was unpacked to a temporary one.
-pub struct Opened {
+pub struct OpenedBundle {
     /// The bundle.
     pub bundle: Bundle,
     /// Where results go that the config names by a relative path.
@@ -19,21 +18,24 @@ pub struct Opened {
 ///
 /// # Errors
 /// What is neither; an archive that is damaged, too large, or leads outside of its folder.
-pub fn open(path: &Path) -> Outcome<Opened> {
+pub fn open(path: &Path) -> Outcome<OpenedBundle> {
     if path.is_dir() {
         let bundle = Bundle::open(path)?;
-        return Ok(Opened { bundle, results: path.to_owned(), _unpacked: None });
+        return Ok(OpenedBundle { bundle, results: path.to_owned(), _unpacked: None });
     }
     if !path.is_file() {
-        return Err(Failure::new(format!("{} is not there: give the folder of a bundle, or its zip", path.display())));
+        return Err(RecipeError::new(format!(
+            "{} is not there: give the folder of a bundle, or its zip",
+            path.display()
+        )));
     }
     let unpacked = unpacked(path)?;
     let root = root_of(unpacked.path()).ok_or_else(|| {
         let what = "has no folder `configs`, which every MONAI bundle has; a zip of another model is for \
                         `hearth models add`";
-        Failure::new(format!("{} {what}", path.display()))
+        RecipeError::new(format!("{} {what}", path.display()))
     })?;
-    Ok(Opened { bundle: Bundle::open(&root)?, results: PathBuf::from("."), _unpacked: Some(unpacked) })
+    Ok(OpenedBundle { bundle: Bundle::open(&root)?, results: PathBuf::from("."), _unpacked: Some(unpacked) })
 }
 
 /// The most bytes of a zip's content for each of its own: weights hardly shrink.
@@ -50,7 +52,9 @@ fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
     let size = std::fs::metadata(zip).while_doing(doing)?.len();
     let limits = ArchiveLimits { bytes: size.saturating_mul(MOST_PER_BYTE), entries: 20_000 };
     let folder = tempfile::Builder::new().prefix("hearth-bundle-").tempdir().while_doing(doing)?;
-    unpack(zip, &folder.path().join("bundle"), limits, Progress::None).while_doing(doing)?;
+    unpack(zip, &folder.path().join("bundle"), limits, Progress::None)
+        .map_err(RecipeError::from_error)
+        .while_doing(doing)?;
     Ok(folder)
 }
 
@@ -59,7 +63,7 @@ fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
 fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
     let what =
         "this program was built without the feature `download`, which reads archives: unpack it, and give the folder";
-    Err(Failure::new(format!("{}: {what}", zip.display())))
+    Err(RecipeError::new(format!("{}: {what}", zip.display())))
 }
 
 /// The folder with `configs`: the archive's own, or the one folder in it.

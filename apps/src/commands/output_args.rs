@@ -1,0 +1,144 @@
+//! Options of `hearth predict` and `hearth ensemble` that say which files are written.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use hearth_data::dicom::write::SegmentationType;
+use hearth_data::writers::read_codes;
+use hearth_models::writers::{Codes, OutputOptions, SurfaceFormat};
+
+use crate::error::{Failure, Outcome};
+
+/// Options that say which files are written next to each result.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct FileArgs {
+    /// Also write NAME_prob.nii.gz: the probability of each label or region, a channel for each; of a
+    /// model of nnU-Net NAME.npz
+    #[arg(long)]
+    pub probabilities: bool,
+    /// The labels for hospitals and viewers.
+    #[command(flatten)]
+    pub regions: RegionArgs,
+    /// Also write NAME_statistics.json: the volume in mm³ and the mean intensity of each label; of
+    /// TotalSegmentator's models 0 for classes within 3 voxels of the image's border, which may cut them
+    #[arg(long)]
+    pub statistics: bool,
+    /// With --statistics: measure classes near the image's border, too
+    #[arg(long, requires = "statistics")]
+    pub stats_include_incomplete: bool,
+    /// Of several DICOM series of a study, the one of this UID, number or description (*thorax*),
+    /// or by a rule: most-slices, thinnest; auto takes the one that suits the network, and says why
+    #[arg(long, value_name = "WHICH")]
+    pub series: Option<String>,
+    /// Draw NAME_picture.png too: outlines, scores or images next to the input; labels with them
+    /// where a data set is given that has them
+    #[arg(long)]
+    pub picture: bool,
+    /// Replace results that an earlier call wrote and nobody has changed since
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Print a line of JSON for each image in place of the names of its files: input, outputs, seconds of
+    /// each stage, millilitres of each label, scores, or the error
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options that say in which formats regions are written.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct RegionArgs {
+    /// Also write NAME_seg.dcm: the labels as a DICOM segmentation (SEG) that refers to the series
+    #[arg(long)]
+    pub dicom_seg: bool,
+    /// How the SEG stores its voxels [default: binary]
+    #[arg(long, value_name = "TYPE", requires = "dicom_seg")]
+    pub seg_type: Option<SegType>,
+    /// Also write NAME_rtstruct.dcm: their contours as a DICOM structure set (RTSTRUCT)
+    #[arg(long)]
+    pub rtstruct: bool,
+    /// Also write NAME_sr.dcm: volumes and diameters as a DICOM Structured Report, which refers to the
+    /// SEG if there is one
+    #[arg(long)]
+    pub dicom_sr: bool,
+    /// A table of codes for labels in DICOM files, TOML; by default codes of SNOMED CT by their names
+    #[arg(long, value_name = "FILE")]
+    pub codes: Option<PathBuf>,
+    /// Also write NAME_LABEL.stl or .obj: a smooth surface of each label, in mm, LPS
+    #[arg(long, value_name = "FORMAT")]
+    pub surfaces: Option<Surfaces>,
+}
+
+/// Ways to store voxels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SegType {
+    /// A bit for each voxel of each label; every viewer reads it
+    Binary,
+    /// The probability of each label, in 255 steps
+    Fractional,
+    /// The label of each voxel; newer viewers read it
+    Labelmap,
+}
+
+/// Formats of surfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Surfaces {
+    /// Binary STL
+    Stl,
+    /// Wavefront OBJ
+    Obj,
+}
+
+impl FileArgs {
+    /// For the library.
+    pub fn options(&self, uncertainty: bool) -> Outcome<OutputOptions> {
+        let Self { regions, .. } = self;
+        Ok(OutputOptions {
+            probabilities: self.probabilities,
+            uncertainty,
+            dicom_seg: regions.dicom_seg.then(|| regions.segmentation()),
+            rtstruct: regions.rtstruct,
+            dicom_sr: regions.dicom_sr,
+            surfaces: regions.surfaces.map(|format| match format {
+                Surfaces::Stl => SurfaceFormat::Stl,
+                Surfaces::Obj => SurfaceFormat::Obj,
+            }),
+            picture: self.picture,
+            statistics: self.statistics,
+            include_incomplete: self.stats_include_incomplete,
+            codes: regions.codes()?,
+        })
+    }
+
+    /// The options that are given and that only results of volumes have.
+    pub fn of_volumes(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("--probabilities", self.probabilities),
+            ("--dicom-seg", self.regions.dicom_seg),
+            ("--rtstruct", self.regions.rtstruct),
+            ("--dicom-sr", self.regions.dicom_sr),
+            ("--surfaces", self.regions.surfaces.is_some()),
+            ("--codes", self.regions.codes.is_some()),
+            ("--statistics", self.statistics),
+            ("--series", self.series.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
+    }
+}
+
+impl RegionArgs {
+    fn segmentation(&self) -> SegmentationType {
+        match self.seg_type.unwrap_or(SegType::Binary) {
+            SegType::Binary => SegmentationType::Binary,
+            SegType::Fractional => SegmentationType::Fractional,
+            SegType::Labelmap => SegmentationType::LabelMap,
+        }
+    }
+
+    /// The table of codes.
+    fn codes(&self) -> Outcome<Codes> {
+        let Some(path) = &self.codes else { return Ok(Codes::new()) };
+        if !self.dicom_seg && !self.dicom_sr {
+            return Err(Failure::new("--codes are those of --dicom-seg and --dicom-sr: give one of them, too"));
+        }
+        Ok(read_codes(path)?)
+    }
+}

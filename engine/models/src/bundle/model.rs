@@ -1,0 +1,231 @@
+//! A MONAI bundle as a [`Model`].
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hearth_bundle::{Effect, Metadata, Resolver};
+use hearth_data::{Image, NiftiOptions, write_nifti};
+use hearth_recipe::{Context as _, Outcome, RecipeError};
+use hearth_run::outputs::sum;
+use serde_json::{Map, Value, json};
+
+use super::evaluator::{Evaluator, OneByOne};
+use super::networks::{Loads, Networks};
+use super::open::{OpenedBundle, open};
+use super::run::{RunOptions, all, config};
+use super::{Context, checks};
+use crate::cases::{Case, CaseFinder};
+use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
+use crate::open::OpenOptions;
+
+/// A bundle whose inference config predicts images one by one; or any other bundle, which is run as its
+/// config says.
+pub struct BundleModel {
+    opened: OpenedBundle,
+    card: Card,
+    /// None where the config is run as it is.
+    evaluator: Option<Mutex<OneByOne>>,
+    files: Vec<PathBuf>,
+}
+
+impl BundleModel {
+    /// Opens the folder of a bundle, or its zip.
+    ///
+    /// # Errors
+    /// What is no bundle; a config that needs what is not supported; weights that are missing.
+    pub fn open(path: &Path, options: &OpenOptions) -> Outcome<Self> {
+        let opened = open(path)?;
+        let overrides = match options.device.as_str() {
+            "auto" => Vec::new(),
+            device => vec![("device".to_owned(), device.to_owned())],
+        };
+        let run = RunOptions { overrides, ..RunOptions::default() };
+        let (evaluator, files) = one_by_one(&opened, &run)?;
+        let card = card(opened.bundle.metadata(), &opened, evaluator.as_ref());
+        Ok(Self { opened, card, evaluator: evaluator.map(Mutex::new), files })
+    }
+}
+
+/// The evaluator of the inference config, with its weights, and their files; none where the config does more
+/// than predict an image of each case.
+fn one_by_one(opened: &OpenedBundle, options: &RunOptions) -> Outcome<(Option<OneByOne>, Vec<PathBuf>)> {
+    let (config, run_id) = config(&opened.bundle, options)?;
+    let folder = opened.bundle.root().to_owned();
+    let resolver = Resolver::new(config, folder.clone())?;
+    let mut context = Context { folder: folder.clone(), case_by_case: true, ..Context::default() };
+    let (mut networks, mut files) = (Networks::default(), Vec::new());
+    let device = checks::device(&resolver)?;
+    let mut engine = None;
+    for id in [options.init_id.as_str(), &run_id] {
+        if id != run_id && !resolver.config().has(id) {
+            continue;
+        }
+        for effect in resolver.run(id)? {
+            match effect {
+                Effect::Run(found) if engine.is_none() => engine = Some(found),
+                Effect::Load { loader, engine } => {
+                    let loads = Loads::new(&loader, &folder).map_err(|faults| all(&faults))?;
+                    files.push(networks.load(&loads, &folder, &checks::device_of(&engine)?)?);
+                }
+                Effect::Weights { network, path, old } => {
+                    files.push(networks.load_whole(&network, (folder.as_path(), Path::new(&path)), old, &device)?);
+                }
+                Effect::Seed(seed) => context.seed = seed,
+                // Results go where the command says.
+                Effect::MakeFolder(_) => {}
+                // Sampling, several engines: the config is run as it is.
+                _ => return Ok((None, files)),
+            }
+        }
+    }
+    let Some(engine) = engine else { return Ok((None, files)) };
+    let evaluator = Evaluator::new(&engine, &context).map_err(|faults| all(&faults))?;
+    files.extend(evaluator.weights(&folder));
+    Ok((evaluator.one_by_one(networks, &folder)?, files))
+}
+
+fn card(metadata: Option<&Metadata>, opened: &OpenedBundle, evaluator: Option<&OneByOne>) -> Card {
+    let root = opened.bundle.root();
+    let folder = || root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let title = metadata.and_then(|metadata| metadata.name.clone()).unwrap_or_else(folder);
+    let version = metadata.and_then(|metadata| metadata.version.clone()).unwrap_or_default();
+    let kind = match evaluator {
+        None => Kind::Config,
+        Some(evaluator) if evaluator.takes_argmax() => Kind::Labels,
+        Some(evaluator) if evaluator.decides() => Kind::Regions,
+        Some(_) => Kind::Image,
+    };
+    let named = metadata.map(Metadata::labels).unwrap_or_default();
+    let skipped = u64::from(kind == Kind::Labels);
+    let label = |(number, name): (&u64, &String)| ClassLabel::new((*number + 1 - skipped) as u32, name);
+    let labels: Vec<ClassLabel> = match kind.is_map() {
+        true => named.iter().filter(|(number, _)| **number >= skipped).map(label).collect(),
+        false => Vec::new(),
+    };
+    let input = metadata.and_then(|metadata| metadata.inputs.first());
+    let channels = input.map_or(1, |input| input.num_channels.unwrap_or(1));
+    let modality = input.and_then(|input| input.modality.clone());
+    let dicom = modality.iter().filter_map(|name| match name.to_uppercase().as_str() {
+        "CT" => Some("CT".to_owned()),
+        "MR" | "MRI" => Some("MR".to_owned()),
+        _ => None,
+    });
+    Card {
+        family: "MONAI bundle",
+        description: format!("MONAI bundle {title} {version}").trim().to_owned(),
+        made_by: format!("hearth {} MONAI bundle {title} {version}", env!("CARGO_PKG_VERSION")),
+        kind,
+        file_labels: labels.iter().map(|label| (label.name.clone(), label.value)).collect(),
+        labels,
+        channels: (0..channels).map(|place| modality.clone().unwrap_or_else(|| format!("channel {place}"))).collect(),
+        modalities: dicom.collect(),
+        checksum: None,
+        ending: if kind == Kind::Image { "_pred.nii.gz".to_owned() } else { "_seg.nii.gz".to_owned() },
+        probability_endings: Vec::new(),
+        names_a_winner: false,
+        maps: Vec::new(),
+        title,
+    }
+}
+
+impl Model for BundleModel {
+    fn card(&self) -> &Card {
+        &self.card
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
+    }
+
+    fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
+        let finder = CaseFinder {
+            layout: None,
+            images: if self.card.channels.len() > 1 { &self.card.channels } else { &[] },
+            modalities: &self.card.modalities,
+            series: None,
+        };
+        finder.find(given, series)
+    }
+
+    fn preparer(&self) -> Arc<dyn Prepare> {
+        Arc::new(BundlePreparer)
+    }
+
+    fn predict(&self, prepared: Prepared, _asked: Asked) -> Outcome<Prediction> {
+        let case = prepared.take::<Files>()?;
+        let Some(evaluator) = &self.evaluator else {
+            return Err(RecipeError::new("this bundle is run as its config says: `hearth bundle run`"));
+        };
+        let mut evaluator = evaluator.lock().unwrap_or_else(PoisonError::into_inner);
+        let image = evaluator.predict(&case.files, case.series.as_deref())?;
+        let (kind, made_by) = (self.card.kind, self.card.made_by.clone());
+        let wanted = if kind == Kind::Labels { 1 } else { self.card.labels.len() };
+        if kind.is_map() && wanted > 0 && image.channels() != wanted {
+            let channels = image.channels();
+            return Err(RecipeError::new(format!(
+                "{}: the config saves {channels} channels, and its metadata names {wanted}",
+                self.card.title
+            )));
+        }
+        Ok(Prediction::Map(Box::new(BundleMap { image, kind, made_by })))
+    }
+
+    fn key(&self) -> Outcome<Value> {
+        let configs = self.opened.bundle.configs().iter().map(|config| sum(&config.path));
+        let configs = configs.collect::<Outcome<Vec<String>>>()?;
+        let weights = self.files.iter().map(|file| sum(file)).collect::<Outcome<Vec<String>>>()?;
+        Ok(json!({ "configs": configs, "weights": weights }))
+    }
+
+    fn record(&self) -> Map<String, Value> {
+        let labels: Vec<&str> = self.card.labels.iter().map(|label| label.name.as_str()).collect();
+        Map::from_iter([("bundle".to_owned(), json!(self.card.title)), ("labels".to_owned(), json!(labels))])
+    }
+
+    fn as_bundle(&self) -> Option<&OpenedBundle> {
+        Some(&self.opened)
+    }
+}
+
+/// The files of a case: the config's own chain reads them.
+struct Files {
+    files: Vec<PathBuf>,
+    series: Option<String>,
+}
+
+/// Finds the files of a case.
+struct BundlePreparer;
+
+impl Prepare for BundlePreparer {
+    fn prepare(&self, case: &Case, _previous: Option<&Path>) -> Outcome<Prepared> {
+        let series = match case {
+            Case::Series(found) => Some(found.series.uid().to_owned()),
+            Case::File(_) | Case::Item(_) => None,
+        };
+        let absolute = |file: &PathBuf| std::path::absolute(file).while_doing(|| file.display().to_string());
+        let files = case.files().map(absolute).collect::<Outcome<Vec<PathBuf>>>()?;
+        let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|facts| facts.len() * 8).sum();
+        Ok(Prepared::new(Files { files, series }, bytes))
+    }
+}
+
+/// What a bundle predicts.
+struct BundleMap {
+    image: Image,
+    kind: Kind,
+    made_by: String,
+}
+
+impl PredictedMap for BundleMap {
+    fn image(&self) -> Outcome<Image> {
+        Ok(self.image.clone())
+    }
+
+    fn write(&self, path: &Path) -> Outcome {
+        let options = match self.kind.is_map() {
+            true => NiftiOptions::label().description(&self.made_by),
+            false => NiftiOptions::default().description(&self.made_by),
+        };
+        Ok(write_nifti(path, &self.image, options)?)
+    }
+}
