@@ -14,7 +14,7 @@ mod confusion;
 mod convert;
 mod convert_images;
 mod data_commands;
-#[path = "../../../engine/data/tests/common/dicom.rs"]
+#[path = "../../../engine/dicom/tests/common/files.rs"]
 mod dicom;
 mod distances;
 mod ensembles;
