@@ -5,6 +5,8 @@
 //! batches in advance, in the order of a [`Sampler`]. [`quality`] checks data before it is trained
 //! on.
 
+#![deny(unsafe_code)]
+
 mod batch_transforms;
 pub mod caches;
 mod collate;

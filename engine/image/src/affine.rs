@@ -43,6 +43,7 @@ pub fn inverse(a: &Affine) -> Option<Affine> {
 }
 
 /// World position of a (fractional) voxel index.
+#[inline]
 pub fn apply(a: &Affine, [x, y, z]: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|r| a[r][0] * x + a[r][1] * y + a[r][2] * z + a[r][3])
 }

@@ -16,8 +16,8 @@ use hearth_io::nifti::{DataType, NiftiOptions, write_nifti};
 use hearth_transforms::{Draw, DrawKey};
 use rayon::prelude::*;
 
-use super::folder::{About, Folder, digits, make};
-use super::organ::{Organ, smooth};
+use super::decathlon_folder::{About, Folder, digits, make};
+use super::shapes::{Organ, smooth};
 
 /// Width and height of the field of view, in mm.
 const FIELD: [f64; 2] = [192.0, 150.0];

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use derive_setters::Setters;
 use hearth_datasets::{DataError, Progress};
-use hearth_image::Image;
 use hearth_image::affine::IDENTITY;
+use hearth_image::{Image, host_device};
 use hearth_io::writers::{WriteOptions, write_image};
 use hearth_transforms::{Draw, DrawKey};
 
-use crate::folder::{digits, make};
+use crate::decathlon_folder::{digits, make};
 
 /// Options of the pictures.
 #[derive(Clone, Debug, Setters)]
@@ -69,7 +69,7 @@ pub fn hands_case(case: usize, options: &HandsOptions) -> Image {
     for value in &mut values {
         *value = value.clamp(0.0, 1.0);
     }
-    Image::from_values(values, [1, size, size, 1], IDENTITY, &burn::tensor::Device::flex()).with_spatial_dims(2)
+    Image::from_values(values, [1, size, size, 1], IDENTITY, &host_device()).with_spatial_dims(2)
 }
 
 type Point = [f64; 2];

@@ -11,12 +11,14 @@
 //!
 //! Every case is drawn from the seed and its number: the same seed gives the same volumes.
 
+#![forbid(unsafe_code)]
+
 mod brats;
-mod folder;
+mod decathlon_folder;
 mod hands;
 mod lung;
-mod organ;
 mod pathology;
+mod shapes;
 mod spheres;
 mod spleen;
 

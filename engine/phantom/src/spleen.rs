@@ -14,8 +14,8 @@ use hearth_image::{Image, host_device};
 use hearth_transforms::{Draw, DrawKey};
 use rayon::prelude::*;
 
-use super::folder::{About, Folder};
-use super::organ::{Organ, smooth};
+use super::decathlon_folder::{About, Folder};
+use super::shapes::{Organ, smooth};
 
 /// Width of the field of view, in mm.
 const FIELD: f64 = 352.0;

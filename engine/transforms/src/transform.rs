@@ -137,7 +137,7 @@ impl Kind for dyn Transform {
         ("roi_size", "Size in voxels, one or per axis; -1 keeps that of the image."),
     ];
 
-    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(crate::transforms::of_plugin::build);
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(crate::transforms::plugin::build);
 
     /// MONAI's dictionary transforms have names with a `d` at the end, cuCIM's functions names in
     /// lower case.

@@ -1,71 +1,17 @@
 //! A file for each case: [`PersistentCache`].
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
 use hearth_registry::entry;
-use hearth_transforms::Pipeline;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Cache, CachePlace, CacheRun, two};
-use crate::{DataError, Dataset, Identity, Item, PersistentDataset, Storage, StoreOptions};
+use super::on_disk::{OnDisk, on_disk_cache};
 
 /// Each case is kept in a file of a folder, keyed by its content and the steps applied to it. The
 /// cache outlives the run, and other recipes with the same steps reuse it (MONAI's
 /// `PersistentDataset`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PersistentCache {
-    /// The folder of the cache.
-    pub dir: PathBuf,
-    /// Threads that fill it.
-    #[serde(default = "two")]
-    pub workers: usize,
-    /// Where images are kept: `host`, or `same` for the training device.
-    #[serde(default)]
-    pub device: CachePlace,
-    /// The type of cached values: `f32`, `exact` (the narrowest lossless type) or `f16`.
-    #[serde(default = "exact")]
-    pub storage: Storage,
-    /// Fill at the first use of each case instead of before the training.
-    #[serde(default)]
-    pub runtime: bool,
-    /// How a changed source file is detected: `content`, or `stat` (path, size, time).
-    #[serde(default)]
-    pub identity: Identity,
-}
+pub struct PersistentCache(pub OnDisk);
 
-fn exact() -> Storage {
-    Storage::Exact
-}
+on_disk_cache!(PersistentCache, PersistentDataset);
 
-impl Cache for PersistentCache {
-    fn dataset(&self, cases: Vec<Item>, steps: Arc<Pipeline>, run: &CacheRun) -> Result<Arc<dyn Dataset>, DataError> {
-        let (identity, storage, device) = (self.identity, self.storage, self.device.of(&run.device));
-        let options = StoreOptions { identity, storage, device, ..StoreOptions::default() };
-        let dataset = PersistentDataset::new(cases, steps, &self.dir, options)?;
-        if !self.runtime {
-            dataset.fill(self.workers, run.progress)?;
-        }
-        Ok(Arc::new(dataset))
-    }
-
-    fn kept(&self, cases: usize) -> usize {
-        cases
-    }
-
-    fn dir(&self) -> Option<&Path> {
-        Some(&self.dir)
-    }
-
-    fn storage(&self) -> Storage {
-        self.storage
-    }
-
-    fn on_device(&self) -> bool {
-        self.device == CachePlace::Same
-    }
-}
-
-entry!(dyn Cache => PersistentCache, name: "persistent", aliases: &["PersistentDataset"], example: "dir = \"cache\"");
+entry!(dyn super::Cache => PersistentCache, name: "persistent", aliases: &["PersistentDataset"], example: "dir = \"cache\"");

@@ -11,7 +11,7 @@ use hearth_transforms::{Pipeline, Sample};
 
 use super::cases::{Cases, for_each, guarded};
 use super::identity::{Identity, KeyMaker, Stamp};
-use super::kept::{CachePool, Kept, Slot, no_exact_on_device};
+use super::in_memory::{CachePool, Kept, Slot, no_exact_on_device};
 use super::{Dataset, Item, Storage, epoch_again};
 use crate::{DataError, Progress};
 

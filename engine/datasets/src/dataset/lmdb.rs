@@ -12,7 +12,7 @@ use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, Wit
 
 use super::cases::Cases;
 use super::entry::{Bytes, Counter, slice};
-use super::store::{Store, StoreOptions, StoredCases};
+use super::stored_cases::{Store, StoreOptions, StoredCases};
 use super::{Dataset, Item, epoch_again};
 use crate::{DataError, Progress};
 
@@ -118,6 +118,7 @@ impl Lmdb {
         // SAFETY: The file is mapped, so it must change only through LMDB: it lies in a folder
         // reserved for this cache, under its own name. `OPEN` ensures that this process opens it
         // once. Neither flag weakens a lock.
+        #[expect(unsafe_code, reason = "heed maps a file into memory")]
         let env = unsafe {
             options.flags(EnvFlags::NO_SUB_DIR | EnvFlags::NO_READ_AHEAD);
             options.open(&path)
@@ -151,7 +152,9 @@ impl Inner {
         }
         // SAFETY: No transaction of this process is active: each holds `resizing` for reading
         // during its lifetime.
-        unsafe { self.env.resize(whole_pages(bytes)) }.map_err(other)
+        #[expect(unsafe_code, reason = "heed maps a file into memory")]
+        let resized = unsafe { self.env.resize(whole_pages(bytes)) };
+        resized.map_err(other)
     }
 
     /// Runs a transaction, and grows the map where needed.

@@ -10,14 +10,14 @@ mod folds;
 mod grid_patch;
 mod grids;
 mod identity;
+mod in_memory;
 mod items;
-mod kept;
 mod kfold;
 mod lmdb;
 mod partition;
 mod persistent;
 mod smart;
-mod store;
+mod stored_cases;
 mod wsi;
 mod zip;
 
@@ -41,8 +41,8 @@ pub use folds::{CrossValidation, cross_validation_list, select_cross_validation_
 pub use grid_patch::GridPatchDataset;
 pub use grids::check_grids;
 pub use identity::Identity;
+pub use in_memory::CachePool;
 pub use items::Items;
-pub use kept::CachePool;
 pub use kfold::{group_k_fold, k_fold, stratified_group_k_fold, stratified_k_fold};
 pub use lmdb::LmdbDataset;
 pub use partition::{
@@ -51,7 +51,7 @@ pub use partition::{
 };
 pub use persistent::{CacheNTransDataset, PersistentDataset};
 pub use smart::{SmartCacheDataset, SmartCacheOptions};
-pub use store::StoreOptions;
+pub use stored_cases::StoreOptions;
 pub use wsi::{PatchWSIDataset, WsiOptions, WsiPatch};
 pub use zip::{PatchDataset, ZipDataset};
 

@@ -10,7 +10,7 @@ use hearth_transforms::{Pipeline, Sample};
 
 use super::cases::Cases;
 use super::entry::{Bytes, Counter, FileBytes};
-use super::store::{Store, StoreOptions, StoredCases};
+use super::stored_cases::{Store, StoreOptions, StoredCases};
 use super::{Dataset, Item, epoch_again};
 use crate::{DataError, Progress};
 

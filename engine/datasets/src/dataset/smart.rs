@@ -10,7 +10,7 @@ use hearth_transforms::{Pipeline, Sample};
 
 use super::cache::{count, readable};
 use super::cases::{Cases, for_each, threads};
-use super::kept::{Kept, Slot};
+use super::in_memory::{Kept, Slot};
 use super::{Dataset, Item, Storage, no_case};
 use crate::numpy::shuffled_indices;
 use crate::{DataError, Progress};

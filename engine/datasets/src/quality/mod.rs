@@ -13,7 +13,7 @@
 //! # Ok::<(), hearth_datasets::DataError>(())
 //! ```
 
-mod across;
+mod across_cases;
 mod case;
 mod geometry;
 mod inspect;

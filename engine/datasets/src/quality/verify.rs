@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::case::{grid_findings, label_findings, labels};
 use super::listing::{Listed, Listing, list};
-use super::{Finding, Inspection, Kind, LabelReport, Severity, across, inspect};
+use super::{Finding, Inspection, Kind, LabelReport, Severity, across_cases, inspect};
 use crate::{DataError, Progress, Running};
 
 /// Options of [`verify`].
@@ -97,7 +97,7 @@ pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Verification, DataE
     let running = options.progress.start("cases", cases.len() as u64);
     let cases = look_at_all(&cases, &labels, options, &running);
     running.finish();
-    findings.extend(across::findings(&cases, &labels, channels));
+    findings.extend(across_cases::findings(&cases, &labels, channels));
     findings.extend(cases.iter().flat_map(|case| case.findings.iter().cloned()));
     // Stable: findings of a kind keep the order of the cases.
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.kind.cmp(&b.kind)).then(a.case.cmp(&b.case)));

@@ -9,7 +9,7 @@ use super::NiftiError;
 use crate::readers::check_room;
 
 /// A file's bytes as stored on disk.
-pub(super) struct Stored {
+pub(super) struct FileBytes {
     bytes: Vec<u8>,
     gzip: bool,
 }
@@ -18,9 +18,9 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> NiftiError + '_ {
     |source| NiftiError::Io { path: path.to_owned(), source }
 }
 
-impl Stored {
+impl FileBytes {
     /// Reads the whole file.
-    pub(super) fn open(path: &Path) -> Result<Stored, NiftiError> {
+    pub(super) fn open(path: &Path) -> Result<FileBytes, NiftiError> {
         let length = std::fs::metadata(path).map_err(io(path))?;
         if length.is_dir() {
             return Err(NiftiError::NotNifti {
@@ -36,10 +36,10 @@ impl Stored {
         }
         let bytes = std::fs::read(path).map_err(io(path))?;
         let gzip = bytes.starts_with(&[0x1f, 0x8b]);
-        Ok(Stored { bytes, gzip })
+        Ok(FileBytes { bytes, gzip })
     }
 
-    /// The first `count` bytes, unpacked; fewer where the file ends or breaks. [`Stored::take`]
+    /// The first `count` bytes, unpacked; fewer where the file ends or breaks. [`FileBytes::take`]
     /// checks the checksums.
     pub(super) fn head(&self, count: usize, path: &Path) -> Result<Vec<u8>, NiftiError> {
         if !self.gzip {
@@ -79,13 +79,13 @@ impl Stored {
         // The last four bytes of a gzip member hold its length modulo 2^32. Where that matches the
         // header, unpack at once.
         let tail = self.bytes.len().checked_sub(4).map(|at| &self.bytes[at..]);
-        let told = tail.and_then(|t| t.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
-        if told >= count && told - count <= 1 << 20 {
-            let mut out = vec![0; told];
+        let length = tail.and_then(|t| t.try_into().ok()).map_or(0, u32::from_le_bytes) as usize;
+        if length >= count && length - count <= 1 << 20 {
+            let mut out = vec![0; length];
             let unpacked = libdeflater::Decompressor::new().gzip_decompress(&self.bytes, &mut out);
             // It stops after the first member: that is the whole file only where the file ends with
             // this member's checksum.
-            if unpacked.is_ok_and(|n| n == told) && self.ends_with_checksum(&out) {
+            if unpacked.is_ok_and(|n| n == length) && self.ends_with_checksum(&out) {
                 out.truncate(count);
                 return Ok(out);
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use burn::tensor::Device;
 use hearth_image::Image;
 
-use super::bytes::{Stored, exists};
+use super::bytes::{FileBytes, exists};
 use super::{DataType, Header, MAX_BYTES, NiftiError, header_bytes, voxels};
 use crate::readers::check_room;
 
@@ -86,7 +86,7 @@ fn stored(path: &Path) -> Result<(Header, DataType, Vec<u8>), NiftiError> {
 pub fn read_header(path: impl AsRef<Path>) -> Result<Header, NiftiError> {
     let path = path.as_ref();
     let path = header_path(path);
-    header_bytes::parse(&Stored::open(&path)?.head(header_bytes::LONGEST, &path)?, &path)
+    header_bytes::parse(&FileBytes::open(&path)?.head(header_bytes::LONGEST, &path)?, &path)
 }
 
 /// `[C, X, Y, Z]` and the number of spatial axes.
@@ -97,9 +97,9 @@ fn shape(header: &Header) -> ([usize; 4], usize) {
 }
 
 /// The header, and the file that holds its values.
-fn open(path: &Path) -> Result<(Header, Stored, PathBuf), NiftiError> {
+fn open(path: &Path) -> Result<(Header, FileBytes, PathBuf), NiftiError> {
     let header_at = header_path(path);
-    let stored = Stored::open(&header_at)?;
+    let stored = FileBytes::open(&header_at)?;
     let header = header_bytes::parse(&stored.head(header_bytes::LONGEST, &header_at)?, &header_at)?;
     if header.single_file {
         return Ok((header, stored, header_at));
@@ -115,7 +115,7 @@ fn open(path: &Path) -> Result<(Header, Stored, PathBuf), NiftiError> {
     };
     // Nothing else of the header's file is read, so its checksum is compared here.
     stored.take(0, &header_at)?;
-    let stored = Stored::open(&values_at)?;
+    let stored = FileBytes::open(&values_at)?;
     Ok((header, stored, values_at))
 }
 

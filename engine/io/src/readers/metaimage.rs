@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hearth_image::Image;
 
-use super::stored::{Packing, Stored, beside, line};
+use super::raw_voxels::{Packing, RawVoxels, data_file, line};
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::nifti::DataType;
 
@@ -43,7 +43,7 @@ impl Reader for MetaImageReader {
         if local.eq_ignore_ascii_case("LOCAL") {
             return stored.image(file, path);
         }
-        let mut file = beside(path, "ElementDataFile", local)?;
+        let mut file = data_file(path, "ElementDataFile", local)?;
         if skip < 0 {
             let length = file.get_ref().metadata().map_err(error)?.len();
             file.seek(SeekFrom::Start(length.saturating_sub(stored.bytes()))).map_err(error)?;
@@ -76,7 +76,7 @@ fn header(file: &mut impl BufRead) -> Result<HashMap<String, String>, String> {
     Err("the header has no ElementDataFile".to_owned())
 }
 
-fn describe(fields: &HashMap<String, String>) -> Result<Stored, String> {
+fn describe(fields: &HashMap<String, String>) -> Result<RawVoxels, String> {
     let numbers = |keys: &[&str]| -> Result<Option<Vec<f64>>, String> {
         let Some((key, text)) = keys.iter().find_map(|key| Some((key, fields.get(*key)?))) else { return Ok(None) };
         let parsed: Result<Vec<f64>, _> = text.split_whitespace().map(str::parse).collect();
@@ -139,7 +139,7 @@ fn describe(fields: &HashMap<String, String>) -> Result<Stored, String> {
         (true, false) => Packing::Raw,
     };
     let size = |axis: usize| sizes.get(axis).map_or(1, |size| *size as usize);
-    Ok(Stored {
+    Ok(RawVoxels {
         shape: [size(0), size(1), size(2)],
         spatial_dims: dims,
         channels: channels as usize,

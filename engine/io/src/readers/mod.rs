@@ -35,11 +35,11 @@ mod nifti;
 mod nnunet;
 mod npy;
 mod nrrd;
-mod of_plugin;
 mod parts;
+mod plugin;
 mod raster;
+mod raw_voxels;
 mod segments;
-mod stored;
 mod tiff;
 
 use std::collections::BTreeMap;
@@ -60,8 +60,8 @@ pub use npy::{NumpyReader, read_array};
 pub use nrrd::NrrdReader;
 pub use parts::{Parts, check_grid, read_parts};
 pub use raster::RasterReader;
+pub(crate) use raw_voxels::swapped;
 pub use segments::read_segments;
-pub(crate) use stored::swapped;
 pub use tiff::{TiffReader, WSIReader, slide_region};
 
 use hearth_dicom::quiet::caught;
@@ -329,7 +329,7 @@ pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
 /// A reader by its name, ignoring case, or by MONAI's aliases.
 pub fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     if is_of_a_plugin(name) {
-        return of_plugin::find(name);
+        return plugin::find(name);
     }
     let wanted = Registry::<dyn Reader>::new().find(name).map_or(name, |entry| entry.name);
     let readers = readers();

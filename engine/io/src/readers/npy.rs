@@ -105,7 +105,7 @@ fn from_npz(file: BufReader<File>, key: Option<&str>) -> Result<Array, String> {
 
 /// How a number is stored.
 #[derive(Clone, Copy)]
-enum Stored {
+enum Element {
     /// As in NIfTI.
     Number(DataType),
     /// A byte that is 0 or not.
@@ -113,11 +113,11 @@ enum Stored {
     Half,
 }
 
-impl Stored {
+impl Element {
     fn of(kind: TypeChar, size: u64) -> Option<Self> {
-        Some(Stored::Number(match (kind, size) {
-            (TypeChar::Bool, 1) => return Some(Stored::Flag),
-            (TypeChar::Float, 2) => return Some(Stored::Half),
+        Some(Element::Number(match (kind, size) {
+            (TypeChar::Bool, 1) => return Some(Element::Flag),
+            (TypeChar::Float, 2) => return Some(Element::Half),
             (TypeChar::Uint, 1) => DataType::U8,
             (TypeChar::Uint, 2) => DataType::U16,
             (TypeChar::Uint, 4) => DataType::U32,
@@ -135,9 +135,9 @@ impl Stored {
     /// The values in the order of the file.
     fn in_order(self, bytes: &[u8], big: bool) -> Vec<f32> {
         match self {
-            Stored::Number(data_type) => voxels::in_order(bytes, data_type, big, None),
-            Stored::Flag => bytes.par_iter().map(|byte| f32::from(u8::from(*byte != 0))).collect(),
-            Stored::Half => {
+            Element::Number(data_type) => voxels::in_order(bytes, data_type, big, None),
+            Element::Flag => bytes.par_iter().map(|byte| f32::from(u8::from(*byte != 0))).collect(),
+            Element::Half => {
                 let read = |raw: &[u8; 2]| {
                     let bits = if big { u16::from_be_bytes(*raw) } else { u16::from_le_bytes(*raw) };
                     f32::from(half::f16::from_bits(bits))
@@ -150,7 +150,7 @@ impl Stored {
 
 /// The type of an array's numbers, by NumPy's name for it (`<f4`), for arrays that other files hold.
 pub(super) struct Numbers {
-    stored: Stored,
+    stored: Element,
     big: bool,
 }
 
@@ -159,7 +159,7 @@ impl Numbers {
     pub fn named(name: &str, size: usize) -> Result<Self, String> {
         let known = name.parse::<npyz::TypeStr>().ok().filter(|known| known.size_field() == size as u64);
         let known = known.and_then(|known| {
-            let stored = Stored::of(known.type_char(), known.size_field())?;
+            let stored = Element::of(known.type_char(), known.size_field())?;
             Some(Numbers { stored, big: known.endianness() == Endianness::Big })
         });
         known.ok_or_else(|| format!("elements of type {name:?} in {size} bytes; expected whole or real numbers"))
@@ -175,7 +175,7 @@ struct Array {
     shape: Vec<usize>,
     fortran: bool,
     bytes: Vec<u8>,
-    stored: Stored,
+    stored: Element,
     big: bool,
     dtype: String,
 }
@@ -200,7 +200,7 @@ impl Array {
         let Some(all) = count.checked_mul(size).filter(|bytes| *bytes <= length) else {
             return Err(format!("the header promises {shape:?} values of {size} bytes, the file has {length} bytes"));
         };
-        let stored = Stored::of(dtype.type_char(), size)
+        let stored = Element::of(dtype.type_char(), size)
             .ok_or_else(|| format!("elements of type {dtype}; expected whole or real numbers"))?;
         // The bytes, the values, and the values in another order.
         check_room(all + 2 * 4 * count)?;
@@ -247,7 +247,7 @@ impl Array {
         };
         // From (x, y, z, c) in either order to (c, x, y, z) with z fastest.
         let step = if fortran { [1, x, x * y, x * y * z] } else { [y * z * c, z * c, c, 1] };
-        let values = if let (true, Stored::Number(data_type)) = (fortran, stored) {
+        let values = if let (true, Element::Number(data_type)) = (fortran, stored) {
             // The order of NIfTI.
             voxels::unpack(&bytes, data_type, big, None, [c, x, y, z])
         } else if c == 1 && !fortran {

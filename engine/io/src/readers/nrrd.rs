@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hearth_image::{Affine, Image};
 
-use super::stored::{Packing, Stored, beside, line};
+use super::raw_voxels::{Packing, RawVoxels, data_file, line};
 use super::{Probe, ReadError, ReadOptions, Reader};
 use crate::nifti::DataType;
 
@@ -47,7 +47,7 @@ impl Reader for NrrdReader {
             ));
         }
         if let Some(name) = ["data file", "datafile"].iter().find_map(|key| fields.get(*key)) {
-            file = beside(path, "data file", name)?;
+            file = data_file(path, "data file", name)?;
         }
         if bytes == -1 {
             let length = file.get_ref().metadata().map_err(error)?.len();
@@ -113,7 +113,7 @@ fn vectors(text: &str) -> Result<Vec<Option<[f64; 3]>>, String> {
     Ok(found)
 }
 
-fn describe(fields: &HashMap<String, String>) -> Result<Stored, String> {
+fn describe(fields: &HashMap<String, String>) -> Result<RawVoxels, String> {
     let field = |key: &str| fields.get(key).map(String::as_str);
     let sizes: Option<Vec<usize>> =
         field("sizes").and_then(|text| text.split_whitespace().map(|n| n.parse().ok()).collect());
@@ -158,7 +158,7 @@ fn describe(fields: &HashMap<String, String>) -> Result<Stored, String> {
     }
     let affine = affine(fields, directions.as_deref(), &spatial)?;
     let size = |place: usize| spatial.get(place).map_or(1, |axis| sizes[*axis]);
-    Ok(Stored {
+    Ok(RawVoxels {
         shape: [size(0), size(1), size(2)],
         spatial_dims: spatial.len(),
         channels: channel.map_or(1, |axis| sizes[axis]),

@@ -1,6 +1,6 @@
 //! Regions of whole-slide images.
 
-mod drawn;
+mod annotated;
 mod table;
 
 use std::collections::BTreeMap;
@@ -130,7 +130,7 @@ impl Layout for Slides {
             return table::is_region_list(path);
         }
         let listed = listed(path).is_some_and(|list| table::is_region_list(&list));
-        listed || drawn::slides(self, path).is_ok_and(|slides| slides.iter().any(|(_, found)| found.is_some()))
+        listed || annotated::slides(self, path).is_ok_and(|slides| slides.iter().any(|(_, found)| found.is_some()))
     }
 
     fn read(&self, path: &Path, _: &Wants) -> Result<CaseList, DataError> {
@@ -139,7 +139,7 @@ impl Layout for Slides {
         let mut cases = CaseList { name: title(path), ..CaseList::default() };
         let (regions, listed) = match &list {
             Some(list) => self.listed(list)?,
-            None => (drawn::regions(self, path)?, None),
+            None => (annotated::regions(self, path)?, None),
         };
         check_places(list.as_deref().unwrap_or(path), &regions)?;
         let held = match listed {

@@ -26,7 +26,7 @@ pub(super) fn line(file: &mut impl BufRead, number: &mut usize) -> Result<Option
 }
 
 /// The file of the voxels that a header names: one in its own folder.
-pub(super) fn beside(header: &Path, key: &str, name: &str) -> Result<BufReader<File>, ReadError> {
+pub(super) fn data_file(header: &Path, key: &str, name: &str) -> Result<BufReader<File>, ReadError> {
     // `%` begins a pattern for many files.
     if name.is_empty() || name.contains(['/', '\\', '%']) || name.to_uppercase().starts_with("LIST") {
         let what = "expected the name of one file in the same folder";
@@ -51,7 +51,7 @@ pub(super) enum Packing {
 
 /// An image as its header describes it.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct RawVoxels {
     /// Voxels along x, y and z.
     pub shape: [usize; 3],
     /// 2 or 3.
@@ -66,7 +66,7 @@ pub(super) struct Stored {
     pub affine: Affine,
 }
 
-impl Stored {
+impl RawVoxels {
     /// Bytes of the voxels, unpacked.
     pub fn bytes(&self) -> u64 {
         let sizes = self.shape.iter().chain([&self.channels]);

@@ -11,7 +11,7 @@ use super::{ReadError, ReadOptions, Reader};
 
 /// Calls a plugin. Recipes name it (`LoadImage` with `reader = "mine.Raw"`): it is never chosen by a file's
 /// content.
-struct OfPlugin {
+struct PluginReader {
     name: &'static str,
     component: Arc<dyn Component>,
 }
@@ -21,10 +21,10 @@ pub(super) fn find(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     let component = component::find(ComponentKind::Reader, name, &Node::empty())?;
     // A name per recipe that is read.
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    Ok(Arc::new(OfPlugin { name, component }))
+    Ok(Arc::new(PluginReader { name, component }))
 }
 
-impl Reader for OfPlugin {
+impl Reader for PluginReader {
     fn name(&self) -> &'static str {
         self.name
     }

@@ -23,7 +23,7 @@ struct Shared {
 }
 
 /// Calls a plugin for the image of each key. The grid stays; the number of channels may change.
-pub(crate) struct OfPlugin {
+pub(crate) struct PluginTransform {
     name: &'static str,
     keys: Keys,
     allow_missing_keys: bool,
@@ -31,9 +31,12 @@ pub(crate) struct OfPlugin {
     component: Arc<dyn Component>,
 }
 
-impl fmt::Debug for OfPlugin {
+impl fmt::Debug for PluginTransform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OfPlugin").field("name", &self.name).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("PluginTransform")
+            .field("name", &self.name)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -50,10 +53,10 @@ pub(crate) fn build(name: &str, table: &Node) -> Result<Box<dyn Transform>, Faul
     let component = component::find(ComponentKind::Transform, name, &options)?;
     // A name per step of a recipe, which is read a few times in a process.
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    Ok(Box::new(OfPlugin { name, keys, allow_missing_keys, options, component }))
+    Ok(Box::new(PluginTransform { name, keys, allow_missing_keys, options, component }))
 }
 
-impl OfPlugin {
+impl PluginTransform {
     fn change(&self, image: Image) -> Result<Image, TransformError> {
         let failed = |why: String| TransformError::new(format!("the plugin says: {why}"));
         let (shape, device) = (image.data.dims(), image.data.device());
@@ -79,7 +82,7 @@ impl OfPlugin {
     }
 }
 
-impl Transform for OfPlugin {
+impl Transform for PluginTransform {
     fn name(&self) -> &'static str {
         self.name
     }
