@@ -188,6 +188,9 @@ impl Pipeline {
     }
 
     /// Runs the steps from `from` (included) to `to` (not included).
+    ///
+    /// # Errors
+    /// The step that failed.
     pub fn run_steps(
         &self,
         mut samples: Vec<Sample>,

@@ -87,7 +87,10 @@ impl Reader for DicomReader {
 
 hearth_registry::entry!(dyn Reader => DicomReader, aliases: &["PydicomReader"], example: "", build: |_| Ok(Box::new(DicomReader)));
 
-/// Faults by their names.
+/// Faults of a series by their names, for [`ReadOptions::accept`].
+///
+/// # Errors
+/// A name of no fault that can be accepted.
 pub fn accepted(names: &[String]) -> Result<Vec<FindingKind>, String> {
     let known = FindingKind::ACCEPTABLE.map(|kind| kind.to_string());
     let known: Vec<&str> = known.iter().map(String::as_str).collect();

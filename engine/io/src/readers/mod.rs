@@ -327,6 +327,9 @@ pub fn choose(path: &Path) -> Result<Arc<dyn Reader>, ReadError> {
 }
 
 /// A reader by its name, ignoring case, or by MONAI's aliases.
+///
+/// # Errors
+/// Where there is none; the fault suggests a similar name.
 pub fn by_name(name: &str) -> Result<Arc<dyn Reader>, Fault> {
     if is_of_a_plugin(name) {
         return plugin::find(name);
