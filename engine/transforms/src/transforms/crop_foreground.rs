@@ -7,7 +7,7 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::centers::same_shape;
+use super::crop_centers::same_shape;
 use crate::params::{Keys, check_key, per_axis};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Sample, Value};

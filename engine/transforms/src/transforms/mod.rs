@@ -163,12 +163,12 @@ mod bounding_rect;
 mod cast_to_type;
 mod center_scale_crop;
 mod center_spatial_crop;
-mod centers;
 mod check_case;
 mod classes_to_indices;
 mod concat_images;
 mod concat_items;
 mod copy_items;
+mod crop_centers;
 mod crop_foreground;
 mod deepedit;
 mod delete_items;
@@ -226,12 +226,12 @@ pub use bounding_rect::BoundingRect;
 pub use cast_to_type::CastToType;
 pub use center_scale_crop::CenterScaleCrop;
 pub use center_spatial_crop::CenterSpatialCrop;
-pub use centers::{class_ratios, corrected_center, foreground_ratio};
 pub use check_case::{CheckCase, check_same_grid};
 pub use classes_to_indices::{ClassesToIndices, class_indices};
 pub use concat_images::ConcatImages;
 pub use concat_items::ConcatItems;
 pub use copy_items::CopyItems;
+pub use crop_centers::{class_ratios, corrected_center, foreground_ratio};
 pub use crop_foreground::CropForeground;
 pub use deepedit::{
     AddGuidanceFromPointsDeepEdit, AddGuidanceSignalDeepEdit, OrientationGuidanceMultipleLabelDeepEdit,

@@ -5,8 +5,8 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::centers::{WarnOnce, check_samples, class_ratios, crop_size, cut, same_shape, start_around};
 use super::class_indices;
+use super::crop_centers::{WarnOnce, check_samples, class_ratios, crop_size, cut, same_shape, start_around};
 use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};

@@ -5,7 +5,7 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::centers::{WarnOnce, check_samples, crop_size, cut, foreground_ratio, same_shape, start_around};
+use super::crop_centers::{WarnOnce, check_samples, crop_size, cut, foreground_ratio, same_shape, start_around};
 use super::foreground_and_background;
 use crate::params::{Keys, check_key};
 use crate::transform::{Transform, describe};

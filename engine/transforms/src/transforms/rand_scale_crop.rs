@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::center_scale_crop::{check_scale, scaled_size};
-use super::centers::cut;
+use super::crop_centers::cut;
 use super::rand_spatial_crop::{Boxes, common_shape, yes};
 use crate::params::Keys;
 use crate::transform::{Transform, describe};

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::center_spatial_crop::center_box;
-use super::centers::{cut, same_shape};
+use super::crop_centers::{cut, same_shape};
 use crate::params::{Keys, resolve_size};
 use crate::transform::{Transform, describe};
 use crate::{Draw, Effect, Sample};

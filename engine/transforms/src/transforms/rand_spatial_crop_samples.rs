@@ -5,7 +5,7 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::centers::{check_samples, cut};
+use super::crop_centers::{check_samples, cut};
 use super::rand_spatial_crop::{Boxes, common_shape, yes};
 use crate::params::Keys;
 use crate::transform::{Transform, describe};

@@ -5,7 +5,7 @@ use hearth_registry::Fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::centers::{WarnOnce, check_samples, cut, same_shape};
+use super::crop_centers::{WarnOnce, check_samples, cut, same_shape};
 use super::fg_bg_to_indices::with_values;
 use crate::params::{Keys, check_key, resolve_size};
 use crate::transform::{Transform, describe};
