@@ -163,10 +163,10 @@ fn listen(verbose: u8) {
     let level = match verbose {
         0 => "warn",
         1 => {
-            "warn,hearth=info,hearth_apps=info,hearth_recipe=info,hearth_train=info,hearth_data=info,hearth_engine=info,hearth_plugin_host=info,hearth_serve=info"
+            "warn,hearth=info,hearth_apps=info,hearth_recipe=info,hearth_train=info,hearth_image=info,hearth_io=info,hearth_transforms=info,hearth_datasets=info,hearth_phantom=info,hearth_engine=info,hearth_plugin_host=info,hearth_serve=info"
         }
         _ => {
-            "info,hearth_apps=debug,hearth_recipe=debug,hearth_train=debug,hearth_data=debug,hearth_engine=debug,hearth_plugin_host=debug,hearth_serve=debug"
+            "info,hearth_apps=debug,hearth_recipe=debug,hearth_train=debug,hearth_image=debug,hearth_io=debug,hearth_transforms=debug,hearth_datasets=debug,hearth_phantom=debug,hearth_engine=debug,hearth_plugin_host=debug,hearth_serve=debug"
         }
     };
     let is_notice = |metadata: &Metadata| metadata.target() == notice::TARGET;

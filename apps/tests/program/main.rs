@@ -15,7 +15,7 @@ mod convert;
 mod convert_images;
 mod counts;
 mod data_commands;
-#[path = "../../../engine/data/tests/common/dicom.rs"]
+#[path = "../../../engine/dicom/tests/common/files.rs"]
 mod dicom;
 mod distances;
 mod ensembles;

@@ -7,86 +7,55 @@
 //!
 //! Every random draw depends on seed, epoch, case, transform and rank only ([`DrawKey`]), so that
 //! the number of threads, the cache and resuming do not change results.
+//!
+//! This crate re-exports five others:
+//!
+//! | crate | content |
+//! |---|---|
+//! | [`hearth_image`] | [`Image`], [`affine`], [`orientation`], [`spatial`] |
+//! | [`hearth_io`] | [`readers`], [`writers`], [`nifti`] |
+//! | [`hearth_transforms`] | [`Transform`], [`Pipeline`], [`transforms`], [`patches`], [`tiny`] |
+//! | [`hearth_datasets`] | [`Dataset`], [`caches`], [`layouts`], samplers, loaders, [`quality`] |
+//! | [`hearth_phantom`] | [`phantom`] |
 
-pub mod affine;
-mod batch_transforms;
-mod blosc2;
-pub mod caches;
-mod collate;
-mod cucim;
-mod dataset;
-#[cfg(feature = "download")]
-pub mod download;
-mod draw;
-mod effect;
-mod error;
-mod image;
-pub mod layouts;
-mod loader;
-pub mod nifti;
-pub mod numpy;
-pub mod orientation;
-mod params;
-pub mod patches;
-pub mod phantom;
-mod pipeline;
-mod progress;
-pub mod quality;
-pub mod readers;
-mod recipe;
-mod sample;
-mod sampler;
-mod sampler_config;
-mod select;
-pub mod spatial;
-mod stored;
-pub mod tiny;
-mod transform;
-pub mod transforms;
-mod workers;
-pub mod writers;
+#![forbid(unsafe_code)]
 
 pub use hearth_dicom as dicom;
+pub use hearth_phantom as phantom;
 pub use hearth_registry::Fault;
 pub use hearth_slides as slides;
 
-pub use affine::Affine;
-pub use batch_transforms::transform_batch;
-pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
-pub use cucim::cucim_names;
-pub use dataset::{
-    CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
-    Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, Items, LmdbDataset, PartitionOptions, Parts,
-    PatchDataset, PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions,
-    TransformDataset, WsiOptions, WsiPatch, ZipDataset, cross_validation_list, csv_items, dicom_items,
-    dicom_items_preferring, group_k_fold, k_fold, partition_dataset, partition_dataset_classes, partition_ratios,
-    partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
-    stratified_group_k_fold, stratified_k_fold,
+pub use hearth_image::{
+    Affine, Applied, Image, Meta, OneOrMany, Select, Space, TransformError, affine, host_device, orientation, spatial,
 };
-pub use draw::{Draw, DrawKey};
-pub use effect::Effect;
-pub use error::{DataError, StepError, TransformError, ValueState};
-pub use image::{Applied, Image, Meta, Space};
-pub use loader::{Batches, DataLoader, LoaderOptions, PatchLoader, ThreadDataLoader};
-pub use nifti::{NiftiError, NiftiOptions, read_nifti, read_nifti_on, write_nifti};
-pub use params::{Keys, OneOrMany};
-pub use pipeline::Pipeline;
-pub use progress::{CLEAR_LINE, Progress, Running};
-pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
-pub use recipe::RecipeOptions;
-pub use sample::{Sample, Value};
-pub use sampler::{
-    DistributedSampler, DistributedWeightedRandomSampler, Sampler, SharedSampler, Turn, WeightedRandomSampler,
+
+pub use hearth_io::{
+    NiftiError, NiftiOptions, Parts, ReadError, ReadOptions, Reader, WriteError, WriteOptions, nifti, read_image,
+    read_image_with, read_nifti, read_nifti_on, write_image, write_nifti, writers,
 };
-pub use sampler_config::{Random, SamplerConfig, Sequential, Weighted};
-pub use select::Select;
-pub use stored::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
-pub use transform::{Steps, Transform};
-pub use writers::{WriteError, WriteOptions, write_image};
 
-use burn::tensor::Device;
+pub use hearth_transforms::{
+    BoxSource, Draw, DrawKey, Effect, IndexList, IndexSource, Keys, Pipeline, RecipeOptions, Sample, StepError, Steps,
+    StoredImage, StoredIndices, Transform, Value, ValueState, cucim_names, patches, setters, tiny, transforms,
+};
 
-/// The device that files are loaded to: the CPU.
-pub fn host_device() -> Device {
-    Device::flex()
+#[cfg(feature = "download")]
+pub use hearth_datasets::download;
+pub use hearth_datasets::{
+    Batch, Batches, CLEAR_LINE, CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Collate, Column, ColumnKind,
+    CrossValidation, CsvOptions, DataError, DataLoader, Dataset, DecathlonDataset, DistributedSampler,
+    DistributedWeightedRandomSampler, Field, GridPatchDataset, Identity, ImageInfo, Item, Items, LmdbDataset,
+    LoaderOptions, PartitionOptions, PatchDataset, PatchLoader, PatchWSIDataset, PersistentDataset, Progress, Random,
+    Running, Sampler, SamplerConfig, Sequential, SharedSampler, SmartCacheDataset, SmartCacheOptions, Storage,
+    StoreOptions, ThreadDataLoader, TransformDataset, Turn, Weighted, WeightedRandomSampler, WsiOptions, WsiPatch,
+    ZipDataset, caches, collate, cross_validation_list, csv_items, decollate, dicom_items, dicom_items_preferring,
+    group_k_fold, k_fold, layouts, numpy, pad_collate, partition_dataset, partition_dataset_classes, partition_ratios,
+    partition_ratios_classes, quality, resample_datalist, select_cross_validation_folds, split_fraction,
+    stratified_group_k_fold, stratified_k_fold, transform_batch,
+};
+
+/// Readers, chosen by a file's content, then by its suffix.
+pub mod readers {
+    pub use hearth_datasets::check_grids;
+    pub use hearth_io::readers::*;
 }

@@ -1,0 +1,49 @@
+//! [`Items`]: from a list of cases to a data set in one call.
+
+use hearth_transforms::Pipeline;
+
+use super::{CacheDataset, CacheOptions, Item, TransformDataset};
+use crate::DataError;
+
+/// A list of cases that becomes a data set.
+///
+/// ```no_run
+/// use hearth_transforms::transforms::{EnsureChannelFirst, LoadImage, RandFlip};
+/// use hearth_datasets::{DecathlonDataset, Items};
+/// use hearth_transforms::Pipeline;
+/// let steps = Pipeline::new((LoadImage::new("image"), EnsureChannelFirst::new("image"), RandFlip::new("image")))?;
+/// let (train, validate) = DecathlonDataset::open("Task09_Spleen")?.split_last(9)?;
+/// let (train, validate) = (train.cached(&steps)?, validate.cached(&steps.without_random())?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Items: Sized {
+    /// Cases whose steps before the first random one run once, with the result in memory.
+    ///
+    /// # Errors
+    /// As [`CacheDataset::new`].
+    fn cached(self, steps: &Pipeline) -> Result<CacheDataset, DataError> {
+        self.cached_with(steps, CacheOptions::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`CacheDataset::new`].
+    fn cached_with(self, steps: &Pipeline, options: CacheOptions) -> Result<CacheDataset, DataError>;
+
+    /// Cases whose steps all run at each access.
+    ///
+    /// # Errors
+    /// As [`TransformDataset::new`].
+    fn transformed(self, steps: &Pipeline) -> Result<TransformDataset, DataError>;
+}
+
+impl Items for Vec<Item> {
+    fn cached_with(self, steps: &Pipeline, options: CacheOptions) -> Result<CacheDataset, DataError> {
+        CacheDataset::new(self, steps.clone(), options)
+    }
+
+    fn transformed(self, steps: &Pipeline) -> Result<TransformDataset, DataError> {
+        TransformDataset::new(self, steps.clone())
+    }
+}

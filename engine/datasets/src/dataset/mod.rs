@@ -1,0 +1,199 @@
+//! Data sets: lists of cases and the output of a pipeline for them.
+
+mod cache;
+mod cases;
+mod csv;
+mod decathlon;
+mod dicom;
+mod entry;
+mod folds;
+mod grid_patch;
+mod grids;
+mod identity;
+mod in_memory;
+mod items;
+mod kfold;
+mod lmdb;
+mod partition;
+mod persistent;
+mod smart;
+mod stored_cases;
+mod wsi;
+mod zip;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub(crate) use cache::free_memory;
+pub use cache::{CacheDataset, CacheOptions};
+pub use cases::TransformDataset;
+pub(crate) use cases::{guarded, no_case, words_of};
+pub(crate) use csv::csv_columns;
+pub use csv::{Column, ColumnKind, CsvOptions, csv_items};
+pub use decathlon::{DecathlonDataset, split_fraction};
+pub(crate) use decathlon::{case_name, listed_file, make_unique, names, read_list};
+#[cfg(feature = "download")]
+pub(crate) use dicom::collection;
+pub use dicom::{dicom_items, dicom_items_preferring};
+pub use entry::Storage;
+pub use folds::{CrossValidation, cross_validation_list, select_cross_validation_folds};
+pub use grid_patch::GridPatchDataset;
+pub use grids::check_grids;
+pub use identity::Identity;
+pub use in_memory::CachePool;
+pub use items::Items;
+pub use kfold::{group_k_fold, k_fold, stratified_group_k_fold, stratified_k_fold};
+pub use lmdb::LmdbDataset;
+pub use partition::{
+    PartitionOptions, partition_dataset, partition_dataset_classes, partition_ratios, partition_ratios_classes,
+    resample_datalist,
+};
+pub use persistent::{CacheNTransDataset, PersistentDataset};
+pub use smart::{SmartCacheDataset, SmartCacheOptions};
+pub use stored_cases::StoreOptions;
+pub use wsi::{PatchWSIDataset, WsiOptions, WsiPatch};
+pub use zip::{PatchDataset, ZipDataset};
+
+use crate::DataError;
+use hearth_io::Parts;
+use hearth_transforms::{Sample, Value};
+
+/// One case: its name, the files of its keys, and its fields.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Item {
+    /// Name of the case; random draws depend on it, so it should be unique.
+    pub case: String,
+    /// Files by key: `image`, `label`.
+    pub files: BTreeMap<String, PathBuf>,
+    /// Images by key that consist of several files, or of some channels of one.
+    pub parts: BTreeMap<String, Parts>,
+    /// Numbers and strings by key, such as the columns of a table.
+    pub fields: BTreeMap<String, Field>,
+}
+
+/// A number, several numbers, or a string.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(untagged, expecting = "expected a number, a list of numbers, or a text")]
+pub enum Field {
+    /// A number.
+    Number(f64),
+    /// Several numbers.
+    Numbers(Vec<f64>),
+    /// A string.
+    Text(String),
+}
+
+impl Item {
+    /// A case without files.
+    pub fn new(case: impl Into<String>) -> Self {
+        Item { case: case.into(), ..Item::default() }
+    }
+
+    /// Adds a file.
+    pub fn with(mut self, key: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        self.files.insert(key.into(), path.into());
+        self
+    }
+
+    /// Adds an image that consists of several files.
+    pub fn with_parts(mut self, key: impl Into<String>, parts: Parts) -> Self {
+        self.parts.insert(key.into(), parts);
+        self
+    }
+
+    /// Whether there is a file, or several, for a key.
+    pub fn has_file(&self, key: &str) -> bool {
+        self.files.contains_key(key) || self.parts.contains_key(key)
+    }
+
+    /// The files of every key, in the order of the keys.
+    pub fn all_files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.values().chain(self.parts.values().flat_map(|parts| &parts.files))
+    }
+
+    /// Adds a number, several numbers, or a string.
+    pub fn with_field(mut self, key: impl Into<String>, field: Field) -> Self {
+        self.fields.insert(key.into(), field);
+        self
+    }
+
+    /// The sample a pipeline starts with.
+    pub fn sample(&self) -> Sample {
+        let fields = self.fields.iter().map(|(key, field)| {
+            let value = match field {
+                Field::Number(number) => Value::Number(*number),
+                Field::Numbers(numbers) => Value::Numbers(numbers.as_slice().into()),
+                Field::Text(text) => Value::Text(text.clone()),
+            };
+            (key, value)
+        });
+        let files = self.files.iter().map(|(key, path)| (key, Value::Path(path.clone())));
+        let parts = self.parts.iter().map(|(key, parts)| (key, Value::Parts(parts.clone())));
+        files.chain(parts).chain(fields).fold(Sample::new(&self.case), |sample, (key, value)| sample.with(key, value))
+    }
+}
+
+/// A list of cases that are prepared on demand, from several threads at once.
+pub trait Dataset: Send + Sync {
+    /// Number of cases.
+    fn len(&self) -> usize;
+
+    /// Whether there is no case.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Name of a case; empty for an index that does not exist.
+    fn case(&self, index: usize) -> &str;
+
+    /// An epoch begins: a loader calls this before it requests the first case.
+    fn begin_epoch(&self, epoch: u64) {
+        let _ = epoch;
+    }
+
+    /// The samples of a case (several where the pipeline crops several). The same index and epoch
+    /// return the same samples.
+    ///
+    /// # Errors
+    /// Where a file or a step of the pipeline fails, or there is no such index.
+    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError>;
+
+    /// The same for a case that a sampler draws several times in an epoch: `before` times already.
+    /// Random steps draw other numbers each time. By default they do not.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
+        let _ = before;
+        self.get(index, epoch)
+    }
+}
+
+/// The epoch whose draws a case has that was drawn `before` times in this one: no run has as many.
+pub(crate) fn epoch_again(epoch: u64, before: u64) -> u64 {
+    epoch | before << 40
+}
+
+/// A shared data set is a data set.
+impl<D: Dataset + ?Sized> Dataset for Arc<D> {
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn case(&self, index: usize) -> &str {
+        (**self).case(index)
+    }
+
+    fn begin_epoch(&self, epoch: u64) {
+        (**self).begin_epoch(epoch)
+    }
+
+    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
+        (**self).get(index, epoch)
+    }
+
+    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
+        (**self).get_again(index, epoch, before)
+    }
+}

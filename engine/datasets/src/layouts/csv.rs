@@ -1,0 +1,152 @@
+//! Tables: a case in each row.
+
+use std::path::{Path, PathBuf};
+
+use hearth_io::Parts;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CHOOSE, CaseList, Layout, Target, Wants, same_modality, title, with_image, wrong};
+use crate::dataset::{case_name, make_unique};
+use crate::{Column, ColumnKind, CsvOptions, DataError, Field, Item, csv_items};
+
+/// Marks an empty value in a column of files.
+const NONE: &str = "\0none";
+
+/// A table with a case in each row (`.csv`, `.tsv`). The column `image`, or those of
+/// `[data] images`, name files; so does `label` where the target is a label map. Other columns are
+/// fields of the cases: classes, scores, weights. Relative names start at the table's folder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Csv {
+    /// The column that names a case; by default `case` where there is one, else its first file names
+    /// it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
+    /// The base of relative file names instead of the table's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<PathBuf>,
+    /// The delimiter of values; by default a comma, or a tab where the file name ends with `.tsv`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delimiter: Option<char>,
+}
+
+impl Layout for Csv {
+    fn fits(&self, path: &Path) -> bool {
+        path.is_file()
+            && path.extension().is_some_and(|end| ["csv", "tsv"].iter().any(|known| end.eq_ignore_ascii_case(known)))
+    }
+
+    fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
+        let tab = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
+        let images = if wants.images.is_empty() { vec!["image".to_owned()] } else { wants.images.clone() };
+        let label = match &wants.target {
+            Target::Image { name } => Some(name.clone().unwrap_or_else(|| "label".to_owned())),
+            _ => None,
+        };
+        let mut options = CsvOptions {
+            delimiter: self.delimiter.unwrap_or(if tab { '\t' } else { ',' }),
+            case: self.case.clone(),
+            root: self.root.clone(),
+            ..CsvOptions::default()
+        };
+        let columns = crate::dataset::csv_columns(path, &options)?;
+        if options.case.is_none() && columns.iter().any(|column| column == CASE) {
+            let learned = matches!(&wants.target, Target::Fields(names) if names.iter().any(|name| name == CASE));
+            options.case = (!learned).then(|| CASE.to_owned());
+        }
+        let unnamed = options.case.is_none();
+        let images = spelled(&columns, images);
+        for column in &images {
+            if !columns.contains(column) {
+                let known: Vec<&str> = columns.iter().map(String::as_str).collect();
+                let what = hearth_registry::unknown("column", column, &known);
+                let advice = format!("name the columns of the images with {CHOOSE}");
+                return Err(wrong(path, format!("{what}; {advice}")));
+            }
+        }
+        let named: Vec<&String> = match &wants.target {
+            Target::Image { .. } => label.iter().collect(),
+            Target::Fields(names) => names.iter().collect(),
+            Target::Nothing => Vec::new(),
+        };
+        if let Some(column) = named.into_iter().find(|column| !columns.contains(column)) {
+            let known: Vec<&str> = columns.iter().map(String::as_str).collect();
+            let what = hearth_registry::unknown("column", column, &known);
+            return Err(wrong(path, format!("{what}; it holds the target ([task])")));
+        }
+        let as_file = |default: Option<Field>| Column { kind: Some(ColumnKind::File), default, ..Column::default() };
+        for column in &images {
+            options.types.insert(column.clone(), as_file(None));
+        }
+        if let Some(label) = label.as_ref().filter(|label| columns.contains(label)) {
+            // A row without a label is a case to predict.
+            options.types.insert(label.clone(), as_file(Some(Field::Text(NONE.to_owned()))));
+        }
+        // An empty value means no value; `label` is not a file where the target is something else.
+        for column in &columns {
+            let column_type = options.types.entry(column.clone()).or_default();
+            if column_type.kind.is_none() {
+                column_type.default = Some(Field::Text(String::new()));
+                column_type.kind = ["image", "label"].contains(&&**column).then_some(ColumnKind::Text);
+            }
+        }
+        let found = csv_items(&[path], &options)?;
+        let cases = found.into_iter().map(|item| case(item, &images, label.as_deref(), &columns, unnamed));
+        let mut cases: Vec<Item> = cases.collect::<Result<_, _>>().map_err(|what| wrong(path, what))?;
+        make_unique(&mut cases);
+        let modalities = if images.len() == wants.images.len() { wants.images.clone() } else { Vec::new() };
+        let mut list = CaseList { name: title(path), modalities, ..CaseList::default() };
+        list.sort(cases, wants);
+        Ok(list)
+    }
+}
+
+/// The names that these are of, in the spelling of a list; where it has none of them but an `image`,
+/// that has all channels.
+pub(super) fn spelled(known: &[String], wanted: Vec<String>) -> Vec<String> {
+    let of =
+        |name: &String| known.iter().find(|other| *other == name).or(known.iter().find(|o| same_modality(o, name)));
+    if wanted.iter().all(|name| of(name).is_none()) && known.iter().any(|name| name == "image") {
+        return vec!["image".to_owned()];
+    }
+    wanted.into_iter().map(|name| of(&name).cloned().unwrap_or(name)).collect()
+}
+
+/// The column that names a case unless another one is given.
+const CASE: &str = "case";
+
+/// The files of a row as `image` and `label`, and numbers written as text. A case without a name has
+/// that of its first file.
+fn case(
+    mut item: Item,
+    images: &[String],
+    label: Option<&str>,
+    columns: &[String],
+    unnamed: bool,
+) -> Result<Item, String> {
+    let files: Vec<PathBuf> = images.iter().filter_map(|column| item.files.remove(column)).collect();
+    if let (true, Some(first)) = (unnamed, files.first()) {
+        item.case = case_name(first);
+    }
+    let labelled = label.and_then(|label| item.files.remove(label));
+    let labelled = labelled.filter(|file| !file.ends_with(NONE));
+    if let Some(missing) = files.iter().chain(&labelled).find(|file| !file.exists()) {
+        return Err(format!("case {}: {} does not exist", item.case, missing.display()));
+    }
+    for column in columns {
+        let Some(Field::Text(text)) = item.fields.get(column) else { continue };
+        if text.is_empty() {
+            item.fields.remove(column);
+        } else if let Ok(number) = text.parse() {
+            item.fields.insert(column.clone(), Field::Number(number));
+        }
+    }
+    item = with_image(item, "image", Parts::new(files));
+    Ok(match labelled {
+        Some(file) => item.with("label", file),
+        None => item,
+    })
+}
+
+hearth_registry::entry!(dyn Layout => Csv, aliases: &["CSV"], example: "case = \"patient\"");

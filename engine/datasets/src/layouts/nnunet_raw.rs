@@ -1,0 +1,245 @@
+//! The layout of nnU-Net's raw data sets.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hearth_io::Parts;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{CaseList, Layout, Target, Wants, channels, some, title, with_image, wrong};
+use crate::dataset::{case_name, read_list};
+use crate::{DataError, Item};
+
+/// A raw data set of nnU-Net (`DatasetXXX_Name`): `imagesTr/CASE_0000.nii.gz` with a file for each
+/// channel, `labelsTr/CASE.nii.gz`, `dataset.json` with `channel_names`, `labels` and
+/// `file_ending`, or with a table `dataset` of the files of each case. A picture (`.png`) may have all
+/// channels in its one file, as nnU-Net stores colours. A folder with only images,
+/// `CASE_0000.nii.gz`, as nnU-Net's input for prediction, can also be read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NnUnetRaw {}
+
+impl Layout for NnUnetRaw {
+    fn fits(&self, path: &Path) -> bool {
+        let listed = read_list(path).ok();
+        match listed {
+            Some(list) => is_nnunet(&list),
+            None => path.is_dir() && !path.join("dataset.json").exists() && numbered_alone(path),
+        }
+    }
+
+    fn read(&self, path: &Path, wants: &Wants) -> Result<CaseList, DataError> {
+        if !path.join("dataset.json").is_file() {
+            let mut list = CaseList { name: title(path), ..CaseList::default() };
+            list.unlabelled = cases(path, None, "", &BTreeMap::new(), wants)?;
+            return Ok(list);
+        }
+        let json = read_list(path)?;
+        let at = path.join("dataset.json");
+        let ending = json["file_ending"].as_str().unwrap_or(".nii.gz").to_owned();
+        let known = channel_names(&json);
+        let modalities: BTreeMap<usize, String> = known.iter().cloned().enumerate().collect();
+        channels(&known, &wants.images).map_err(|what| wrong(&at, what))?;
+        let mut list = CaseList {
+            name: json["name"].as_str().map_or_else(|| title(path), str::to_owned),
+            labels: labels(&json["labels"]),
+            modalities: if wants.images.is_empty() { known } else { wants.images.clone() },
+            ..CaseList::default()
+        };
+        let found = match json["dataset"].as_object() {
+            Some(table) => listed(path, table, &modalities, wants)?,
+            None if !path.join("imagesTr").is_dir() && path.join("gt_segmentations").is_dir() => {
+                let what = "is a folder of nnUNet_preprocessed, and not a raw data set";
+                let advice = "hearth plan writes recipes for it, whose data.layout says which of its folders is read";
+                return Err(wrong(path, format!("{what}: {advice}")));
+            }
+            None => cases(&path.join("imagesTr"), Some(&path.join("labelsTr")), &ending, &modalities, wants)?,
+        };
+        if let Target::Image { .. } = wants.target {
+            let without: Vec<String> =
+                found.iter().filter(|item| !item.files.contains_key("label")).map(|item| item.case.clone()).collect();
+            if !without.is_empty() {
+                return Err(wrong(&path.join("labelsTr"), format!("no label of these cases:\n  {}", some(&without))));
+            }
+        }
+        list.sort(found, wants);
+        let test = path.join("imagesTs");
+        if test.is_dir() {
+            list.unlabelled.extend(cases(&test, None, &ending, &modalities, wants)?);
+        }
+        Ok(list)
+    }
+}
+
+/// Whether it is nnU-Net's list and not the Decathlon's: version 2 states how file names end. A
+/// list with an entry for each case and without channel numbers in its images is the Decathlon's.
+fn is_nnunet(list: &Value) -> bool {
+    list["channel_names"].is_object() || list["file_ending"].is_string()
+}
+
+/// The names of the channels in their order.
+pub(super) fn channel_names(json: &Value) -> Vec<String> {
+    let names = ["channel_names", "modality"].into_iter().find_map(|key| json[key].as_object());
+    let mut numbered: Vec<(usize, String)> = names
+        .into_iter()
+        .flatten()
+        .filter_map(|(number, name)| Some((number.parse().ok()?, name.as_str()?.to_owned())))
+        .collect();
+    numbered.sort_unstable();
+    numbered.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Names to values: nnU-Net writes them in reverse. With regions, each value has the first name.
+pub(super) fn labels(json: &Value) -> BTreeMap<u32, String> {
+    let mut out = BTreeMap::new();
+    for (name, value) in json.as_object().into_iter().flatten() {
+        let values: Vec<u64> = match value {
+            Value::Array(values) => values.iter().filter_map(Value::as_u64).collect(),
+            value => value.as_u64().into_iter().collect(),
+        };
+        for value in values.into_iter().filter_map(|value| u32::try_from(value).ok()) {
+            out.entry(value).or_insert_with(|| name.clone());
+        }
+    }
+    out
+}
+
+/// The case and the channel of a file's name: `CASE_0001.nii.gz`.
+fn split_name(path: &Path, ending: &str) -> Option<(String, usize)> {
+    let name = path.file_name()?.to_str()?;
+    let stem = if ending.is_empty() { case_name(path) } else { name.strip_suffix(ending)?.to_owned() };
+    let (case, number) = stem.rsplit_once('_')?;
+    (number.len() == 4 && !case.is_empty()).then_some(())?;
+    Some((case.to_owned(), number.parse().ok()?))
+}
+
+/// Whether a folder holds images with channel numbers, including a first channel.
+fn numbered_alone(dir: &Path) -> bool {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let images: Vec<PathBuf> = files.filter(|path| path.is_file() && is_image(path)).collect();
+    !images.is_empty()
+        && images.iter().all(|path| split_name(path, "").is_some())
+        && images.iter().any(|path| split_name(path, "").is_some_and(|(_, channel)| channel == 0))
+}
+
+fn is_image(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let ends = [".nii.gz", ".nii", ".tif", ".tiff", ".png", ".npy", ".nrrd", ".mha"];
+    !name.starts_with('.') && ends.iter().any(|end| name.ends_with(end))
+}
+
+/// Whether a file may have several colours, which nnU-Net takes for channels.
+fn is_picture(path: &Path) -> bool {
+    path.extension().is_some_and(|end| ["png", "bmp"].iter().any(|known| end.eq_ignore_ascii_case(known)))
+}
+
+/// The cases of a folder of images with channel numbers.
+fn cases(
+    images: &Path,
+    labels: Option<&Path>,
+    ending: &str,
+    modalities: &BTreeMap<usize, String>,
+    wants: &Wants,
+) -> Result<Vec<Item>, DataError> {
+    let io = |source| DataError::Io { path: images.to_owned(), source };
+    let mut found: BTreeMap<String, BTreeMap<usize, PathBuf>> = BTreeMap::new();
+    for entry in std::fs::read_dir(images).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if let Some((case, channel)) = path.is_file().then(|| split_name(&path, ending)).flatten() {
+            found.entry(case).or_default().insert(channel, path);
+        }
+    }
+    if found.is_empty() {
+        return Err(wrong(images, format!("no image is named CASE_0000{ending}")));
+    }
+    let most = found.values().filter_map(|files| files.keys().max()).max().map_or(0, |last| last + 1);
+    let count = modalities.len().max(most);
+    let called = |channel: usize| modalities.get(&channel).cloned().unwrap_or_else(|| channel.to_string());
+    let known: Vec<String> = (0..count).map(called).collect();
+    let chosen = channels(&known, &wants.images).map_err(|what| wrong(images, what))?;
+    let in_colour = count > 1 && most == 1 && found.values().flat_map(BTreeMap::values).all(|file| is_picture(file));
+    let (mut items, mut lacking) = (Vec::new(), Vec::new());
+    let label_of = |case: &str| {
+        let file = labels.map(|dir| dir.join(format!("{case}{ending}")));
+        file.filter(|file| file.is_file())
+    };
+    if in_colour {
+        for (case, mut files) in found {
+            let file = files.remove(&0).into_iter().collect();
+            let item = with_image(Item::new(&case), "image", Parts { files: file, channels: chosen.clone() });
+            items.push(match label_of(&case) {
+                Some(label) => item.with("label", label),
+                None => item,
+            });
+        }
+        return Ok(items);
+    }
+    let chosen = chosen.unwrap_or_else(|| (0..count).collect());
+    for (case, files) in found {
+        match chosen.iter().map(|channel| files.get(channel).cloned().ok_or(*channel)).collect::<Result<Vec<_>, _>>() {
+            Ok(files) => {
+                let item = with_image(Item::new(&case), "image", Parts::new(files));
+                items.push(match label_of(&case) {
+                    Some(label) => item.with("label", label),
+                    None => item,
+                });
+            }
+            Err(channel) => {
+                lacking.push(format!("{case} has no {case}_{channel:04}{ending} ({})", known[channel]));
+            }
+        }
+    }
+    if lacking.is_empty() {
+        Ok(items)
+    } else {
+        Err(wrong(images, format!("channels are missing:\n  {}", some(&lacking))))
+    }
+}
+
+/// The cases of a table `dataset: { CASE: { images: [...], label: ... } }`.
+fn listed(
+    dir: &Path,
+    table: &serde_json::Map<String, Value>,
+    modalities: &BTreeMap<usize, String>,
+    wants: &Wants,
+) -> Result<Vec<Item>, DataError> {
+    let at = dir.join("dataset.json");
+    let known: Vec<String> = modalities.values().cloned().collect();
+    let chosen = channels(&known, &wants.images).map_err(|what| wrong(&at, what))?;
+    let mut items = Vec::new();
+    for (case, entry) in table {
+        let fail = |what: String| wrong(&at, format!("dataset.{case}: {what}"));
+        let file = |value: &Value| -> Result<PathBuf, DataError> {
+            let name = value.as_str().ok_or_else(|| fail("a file name is not a string".to_owned()))?;
+            let path = dir.join(name);
+            if path.is_file() { Ok(path) } else { Err(fail(format!("{} does not exist", path.display()))) }
+        };
+        let files = entry["images"].as_array().ok_or_else(|| fail("has no list `images`".to_owned()))?;
+        let files = files.iter().map(file).collect::<Result<Vec<_>, _>>()?;
+        let picked = match &chosen {
+            None => files,
+            Some(chosen) => {
+                let pick = |channel: &usize| {
+                    let missing = || fail(format!("has no image of {} (channel {channel})", known[*channel]));
+                    files.get(*channel).cloned().ok_or_else(missing)
+                };
+                chosen.iter().map(pick).collect::<Result<Vec<_>, _>>()?
+            }
+        };
+        let mut item = with_image(Item::new(case), "image", Parts::new(picked));
+        if !entry["label"].is_null() {
+            item = item.with("label", file(&entry["label"])?);
+        }
+        items.push(item);
+    }
+    Ok(items)
+}
+
+hearth_registry::entry!(
+    dyn Layout => NnUnetRaw,
+    aliases: &["nnUNet"],
+    paper: "Isensee et al., nnU-Net, Nature Methods 2021, https://doi.org/10.1038/s41592-020-01008-z",
+    example: ""
+);

@@ -1,0 +1,277 @@
+//! Regions of whole-slide images.
+
+mod annotated;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hearth_slides::{Pick, Slide};
+use hearth_transforms::DrawKey;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CaseList, Layout, Wants, some, title, wrong};
+use crate::{DataError, Field, Item};
+
+/// Regions of whole-slide images with a label for each cell of a grid over them, read straight from
+/// the pyramids. It reads
+///
+/// - CAMELYON's region list, a table without a header: slide, x and y of the region's centre at
+///   level 0, and the 3 x 3 labels column by column;
+/// - a table with names: `image` (or `slide`), `x` and `y` (or `column` and `row`), and `label`, or
+///   `label_0`, `label_1`, ... row by row; with `split` (`train` or `validation`) where it has one;
+/// - a folder of slides with annotations (ASAP XML or GeoJSON) of the same names, beside them or in
+///   a folder `annotations`: regions are drawn inside the tissue, and a label says whether the
+///   centre of its cell is annotated. A slide without annotations has none of what is looked for.
+///   A slide of DICOM files is named by the folder that holds it alone, else by the file of its
+///   largest level.
+///
+/// A folder with `training.csv` and perhaps `validation.csv` is read by these. Whole slides validate
+/// if no list says which regions do: `validation_fraction` of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Slides {
+    /// The folder of the slides; by default that of the list, or `images`, `slides` or
+    /// `training/images` in it. A relative one starts there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<PathBuf>,
+    /// The folder of the annotations, if they are not beside the slides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<PathBuf>,
+    /// The list of regions that validate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validation: Option<PathBuf>,
+    /// The fraction of the slides that validate where no list says so.
+    pub validation_fraction: f64,
+    /// Width and height of a region in pixels of level 0.
+    pub region_size: usize,
+    /// Rows and columns of labels over a region.
+    pub grid: usize,
+    /// Regions drawn from a slide with annotations.
+    pub regions: usize,
+    /// The part of the regions of an annotated slide whose centre is annotated.
+    pub positive: f64,
+    /// The annotated classes that count; by default all but `exclude`.
+    pub classes: Vec<String>,
+    /// The annotated classes that are cut out.
+    pub exclude: Vec<String>,
+    /// The seed of drawn regions and of the slides that validate.
+    pub seed: u64,
+}
+
+impl Default for Slides {
+    fn default() -> Self {
+        let pick = Pick::default();
+        Slides {
+            images: None,
+            annotations: None,
+            validation: None,
+            validation_fraction: 0.2,
+            region_size: 768,
+            grid: 3,
+            regions: 200,
+            positive: 0.5,
+            classes: pick.include,
+            exclude: pick.exclude,
+            seed: 0,
+        }
+    }
+}
+
+/// A region of a slide.
+#[derive(Clone, Debug, PartialEq)]
+struct Region {
+    slide: PathBuf,
+    /// Row and column of its centre at level 0.
+    centre: [i64; 2],
+    /// A label for each cell of the grid, row by row.
+    labels: Vec<f64>,
+    /// Its line, where it comes from a list.
+    line: Option<usize>,
+}
+
+impl Region {
+    /// The name of its case.
+    fn case(&self) -> String {
+        let [row, column] = self.centre;
+        format!("{} row {row} column {column}", name(&self.slide))
+    }
+
+    fn item(self) -> Item {
+        let [row, column] = self.centre;
+        Item::new(self.case())
+            .with_field("slide", Field::Text(name(&self.slide)))
+            .with_field("location", Field::Numbers(vec![row as f64, column as f64]))
+            .with_field("label", Field::Numbers(self.labels))
+            .with("image", self.slide)
+    }
+}
+
+/// A slide's name: that of its file without the ending, or of its folder. A folder of DICOM may be
+/// named by a UID, whose last number is no ending.
+fn name(path: &Path) -> String {
+    let uid = path.extension().is_some_and(|end| end.to_string_lossy().bytes().all(|b| b.is_ascii_digit()));
+    let name = if uid { path.file_name() } else { path.file_stem() };
+    name.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Endings of slides, in the order in which they are tried.
+pub(super) const ENDINGS: [&str; 6] = ["tif", "tiff", "svs", "ndpi", "mrxs", "scn"];
+
+/// Whether a file looks like a slide by its ending.
+fn is_slide(path: &Path) -> bool {
+    path.extension().is_some_and(|end| ENDINGS.iter().any(|known| end.eq_ignore_ascii_case(known)))
+}
+
+impl Layout for Slides {
+    fn fits(&self, path: &Path) -> bool {
+        if path.is_file() {
+            return table::is_region_list(path);
+        }
+        let listed = listed(path).is_some_and(|list| table::is_region_list(&list));
+        listed || annotated::slides(self, path).is_ok_and(|slides| slides.iter().any(|(_, found)| found.is_some()))
+    }
+
+    fn read(&self, path: &Path, _: &Wants) -> Result<CaseList, DataError> {
+        self.check(path)?;
+        let list = if path.is_file() { Some(path.to_owned()) } else { listed(path) };
+        let mut cases = CaseList { name: title(path), ..CaseList::default() };
+        let (regions, listed) = match &list {
+            Some(list) => self.listed(list)?,
+            None => (annotated::regions(self, path)?, None),
+        };
+        check_places(list.as_deref().unwrap_or(path), &regions)?;
+        let held = match listed {
+            Some(held) => held,
+            None => self.held(path, &regions)?,
+        };
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        let mut validation = Vec::new();
+        for (index, region) in regions.into_iter().enumerate() {
+            let mut item = region.item();
+            // A region that is listed twice counts twice.
+            let times = seen.entry(item.case.clone()).or_default();
+            *times += 1;
+            if *times > 1 {
+                item.case = format!("{} ({times})", item.case);
+            }
+            if held[index] {
+                validation.push(item.case.clone());
+            }
+            cases.labelled.push(item);
+        }
+        cases.validation = Some(validation);
+        Ok(cases)
+    }
+}
+
+impl Slides {
+    fn check(&self, path: &Path) -> Result<(), DataError> {
+        let fail = |what: String| Err(wrong(path, format!("data.layout: {what}")));
+        if self.region_size == 0 || self.grid == 0 || self.regions == 0 {
+            return fail("region_size, grid and regions must be at least 1".to_owned());
+        }
+        for (key, part) in [("validation_fraction", self.validation_fraction), ("positive", self.positive)] {
+            if !(0.0..=1.0).contains(&part) {
+                return fail(format!("{key} = {part}; give a fraction from 0 to 1"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The regions of a list, then those of its list for validation; and which of them validate
+    /// where the lists say so.
+    fn listed(&self, list: &Path) -> Result<(Vec<Region>, Option<Vec<bool>>), DataError> {
+        let folder = list.parent().unwrap_or(Path::new("."));
+        let table::Table { mut regions, mut held } = table::read(self, list)?;
+        let second = match &self.validation {
+            Some(given) => Some(folder.join(given)),
+            None => {
+                let stem = name(list);
+                let partner = ["training", "train"].contains(&stem.as_str());
+                let found = ["validation.csv", "valid.csv"].map(|name| folder.join(name));
+                found.into_iter().find(|path| partner && path.is_file())
+            }
+        };
+        if let Some(second) = second {
+            let more = table::read(self, &second)?;
+            held = Some([vec![false; regions.len()], vec![true; more.regions.len()]].concat());
+            check_places(&second, &more.regions)?;
+            regions.extend(more.regions);
+        }
+        Ok((regions, held))
+    }
+
+    /// Which regions validate: those of some slides, drawn by the seed, of those with positive
+    /// labels and of the others alike.
+    fn held(&self, path: &Path, regions: &[Region]) -> Result<Vec<bool>, DataError> {
+        let mut slides: BTreeMap<&Path, bool> = BTreeMap::new();
+        for region in regions {
+            *slides.entry(&region.slide).or_default() |= region.labels.contains(&1.0);
+        }
+        let mut chosen: Vec<&Path> = Vec::new();
+        for wanted in [true, false] {
+            let group: Vec<&Path> = slides.iter().filter(|(_, has)| **has == wanted).map(|(path, _)| *path).collect();
+            if self.validation_fraction == 0.0 || group.is_empty() {
+                continue;
+            }
+            if wanted && group.len() == 1 {
+                let only = group[0].display();
+                return Err(wrong(
+                    path,
+                    format!(
+                        "{only} is the only slide with positive labels, so that no slide is left to validate: add slides, or \
+                     name a list of regions with data.layout.validation"
+                    ),
+                ));
+            }
+            let count =
+                (group.len() as f64 * self.validation_fraction).round().max(f64::from(u8::from(wanted))) as usize;
+            let order = DrawKey::new(self.seed, 0, 0).draw("slides that validate", usize::from(wanted), 0);
+            let order = order.permutation(group.len());
+            chosen.extend(order.into_iter().take(count.min(group.len() - 1)).map(|index| group[index]));
+        }
+        Ok(regions.iter().map(|region| chosen.contains(&region.slide.as_path())).collect())
+    }
+}
+
+/// The list of a folder's regions.
+fn listed(folder: &Path) -> Option<PathBuf> {
+    ["training.csv", "train.csv"].map(|name| folder.join(name)).into_iter().find(|path| path.is_file())
+}
+
+/// Opens every slide and checks that the centres of regions lie on it.
+fn check_places(list: &Path, regions: &[Region]) -> Result<(), DataError> {
+    let mut sizes: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
+    let mut beyond = Vec::new();
+    for region in regions {
+        let (width, height) = match sizes.get(region.slide.as_path()) {
+            Some(size) => *size,
+            None => {
+                let size = Slide::open(&region.slide).map_err(DataError::Slide)?.dimensions();
+                sizes.insert(&region.slide, size);
+                size
+            }
+        };
+        let [row, column] = region.centre;
+        if !(0..height as i64).contains(&row) || !(0..width as i64).contains(&column) {
+            let slide = name(&region.slide);
+            let line = region.line.map_or_else(String::new, |line| format!("line {line}: "));
+            beyond.push(format!("{line}{slide}: x {column}, y {row}; the slide has {width} x {height} pixels"));
+        }
+    }
+    if beyond.is_empty() {
+        return Ok(());
+    }
+    let count = beyond.len();
+    Err(wrong(
+        list,
+        format!(
+            "the centres of {count} regions lie beyond the edges of their slides (x comes before y, in pixels of level 0):\n  {}",
+            some(&beyond)
+        ),
+    ))
+}
+
+hearth_registry::entry!(dyn Layout => Slides, example: "region_size = 768\ngrid = 3");

@@ -1,0 +1,43 @@
+//! Data sets of medical images: from folders and lists on disk to batches.
+//!
+//! A [`layout`](layouts) lists the cases of a folder as [`Item`]s. A [`Dataset`] runs a pipeline on
+//! them and [keeps](caches) the part that is the same in every epoch; a [`DataLoader`] prepares
+//! batches in advance, in the order of a [`Sampler`]. [`quality`] checks data before it is trained
+//! on.
+
+#![deny(unsafe_code)]
+
+mod batch_transforms;
+pub mod caches;
+mod collate;
+mod dataset;
+#[cfg(feature = "download")]
+pub mod download;
+mod error;
+pub mod layouts;
+mod loader;
+pub mod numpy;
+mod progress;
+pub mod quality;
+mod sampler;
+mod sampler_config;
+mod workers;
+
+pub use batch_transforms::transform_batch;
+pub use collate::{Batch, Collate, ImageInfo, collate, decollate, pad_collate};
+pub use dataset::{
+    CacheDataset, CacheNTransDataset, CacheOptions, CachePool, Column, ColumnKind, CrossValidation, CsvOptions,
+    Dataset, DecathlonDataset, Field, GridPatchDataset, Identity, Item, Items, LmdbDataset, PartitionOptions,
+    PatchDataset, PatchWSIDataset, PersistentDataset, SmartCacheDataset, SmartCacheOptions, Storage, StoreOptions,
+    TransformDataset, WsiOptions, WsiPatch, ZipDataset, check_grids, cross_validation_list, csv_items, dicom_items,
+    dicom_items_preferring, group_k_fold, k_fold, partition_dataset, partition_dataset_classes, partition_ratios,
+    partition_ratios_classes, resample_datalist, select_cross_validation_folds, split_fraction,
+    stratified_group_k_fold, stratified_k_fold,
+};
+pub use error::DataError;
+pub use loader::{Batches, DataLoader, LoaderOptions, PatchLoader, ThreadDataLoader};
+pub use progress::{CLEAR_LINE, Progress, Running};
+pub use sampler::{
+    DistributedSampler, DistributedWeightedRandomSampler, Sampler, SharedSampler, Turn, WeightedRandomSampler,
+};
+pub use sampler_config::{Random, SamplerConfig, Sequential, Weighted};

@@ -1,0 +1,264 @@
+//! The files of a data set.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use hearth_io::{Parts, readers};
+use serde_json::Value;
+
+use super::{Finding, Kind, Severity, VerifyOptions};
+use crate::dataset::{case_name, csv_columns, dicom_items, listed_file, names, read_list};
+use crate::layouts::{self, Csv, Decathlon, Layout, NnUnetRaw, Target, Wants};
+use crate::{CsvOptions, DataError, Item};
+
+/// The depth of the search in nested folders.
+const DEPTH: usize = 8;
+
+/// A data set as it describes itself.
+pub(super) struct Listing {
+    pub name: String,
+    /// Names of the label values; empty where unknown.
+    pub labels: BTreeMap<u32, String>,
+    /// Number of channels, where the data set states it.
+    pub channels: Option<usize>,
+    pub cases: Vec<Listed>,
+    pub findings: Vec<Finding>,
+}
+
+/// One case of a list.
+pub(super) struct Listed {
+    pub case: String,
+    pub split: &'static str,
+    pub image: Result<Parts, String>,
+    pub label: Option<Result<Parts, String>>,
+    /// Whether the label was drawn on the image (DICOM), so that its grid is the image's.
+    pub drawn: bool,
+}
+
+/// By the layout that training would find; a Decathlon's `dataset.json` entry by entry, so that
+/// what is missing is a finding. Without a layout, `imagesTr` with `labelsTr` (and the like) by
+/// file name; without those, all images, and in DICOM what was drawn on them.
+pub(super) fn list(dir: &Path, options: &VerifyOptions) -> Result<Listing, DataError> {
+    let decathlon = Decathlon::default().fits(dir) && !NnUnetRaw::default().fits(dir);
+    let plain = options.images.is_empty() && options.label.is_none();
+    let mut listing = match layouts::recognize_list(dir) {
+        Some(layout) if !(decathlon && plain) => by_layout(dir, &*layout, options)?,
+        _ if decathlon => by_list(dir)?,
+        _ => by_folders(dir)?,
+    };
+    if listing.cases.is_empty() {
+        let what = "holds neither a dataset.json nor an image that a reader knows".to_owned();
+        return Err(DataError::List { path: dir.to_owned(), what });
+    }
+    // Where modalities are chosen, the others lie beside them.
+    if options.images.is_empty() {
+        unlisted(&mut listing, dir);
+    }
+    Ok(listing)
+}
+
+/// The cases as training would have them.
+fn by_layout(dir: &Path, layout: &dyn Layout, options: &VerifyOptions) -> Result<Listing, DataError> {
+    let mut wants = Wants { images: options.images.clone(), target: Target::Image { name: options.label.clone() } };
+    // A table of numbers to learn has no label map.
+    if Csv::default().fits(dir) && options.label.is_none() {
+        let tab = dir.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
+        let how = CsvOptions { delimiter: if tab { '\t' } else { ',' }, ..CsvOptions::default() };
+        if !csv_columns(dir, &how)?.iter().any(|column| column == "label") {
+            wants.target = Target::Nothing;
+        }
+    }
+    let found = layout.read(dir, &wants)?;
+    let held = found.validation.unwrap_or_default();
+    let listed = |mut item: Item, split| {
+        let mut of = |key: &str| {
+            let file = item.files.remove(key).map(|file| Parts::new(vec![file]));
+            file.or_else(|| item.parts.remove(key))
+        };
+        let (image, label) = (of("image").ok_or_else(|| "the list names none".to_owned()), of("label").map(Ok));
+        Listed { case: item.case, split, image, label, drawn: false }
+    };
+    let split = |item: &Item| if held.contains(&item.case) { "validation" } else { "training" };
+    let labelled = found.labelled.into_iter().map(|item| {
+        let split = split(&item);
+        listed(item, split)
+    });
+    let cases = labelled.chain(found.unlabelled.into_iter().map(|item| listed(item, "test"))).collect();
+    let channels = Some(found.modalities.len()).filter(|n| *n > 0);
+    Ok(Listing { name: found.name, labels: found.labels, channels, cases, findings: Vec::new() })
+}
+
+/// One file as an image.
+fn one(file: PathBuf) -> Parts {
+    Parts::new(vec![file])
+}
+
+fn by_list(dir: &Path) -> Result<Listing, DataError> {
+    let list = read_list(dir)?;
+    let entries = |key: &str| list[key].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut cases = Vec::new();
+    for (split, key) in [("training", "training"), ("validation", "validation"), ("test", "test")] {
+        for (i, entry) in entries(key).iter().enumerate() {
+            let image = if entry.is_object() { &entry["image"] } else { entry };
+            let label = (entry["label"] != Value::Null).then(|| listed_file(dir, &entry["label"]).map(one));
+            let image = listed_file(dir, image);
+            let case = image.as_ref().map_or_else(|_| format!("{key}[{i}]"), |path| case_name(path));
+            let image = image.map(one);
+            cases.push(Listed { case, split, image, label, drawn: false });
+        }
+    }
+    let names = names(&list["labels"]);
+    let mut findings = Vec::new();
+    if let Some(count) = list["numTraining"].as_u64()
+        && count as usize != entries("training").len()
+    {
+        let listed = entries("training").len();
+        let what = format!("dataset.json says that there are {count} training cases, and lists {listed}");
+        findings.push(Finding::new(Severity::Note, Kind::MissingFile, what));
+    }
+    let channels = list["modality"].as_object().or(list["channel_names"].as_object()).map(serde_json::Map::len);
+    let name = list["name"].as_str().unwrap_or_default().to_owned();
+    Ok(Listing { name, labels: names, channels: channels.filter(|n| *n > 0), cases, findings })
+}
+
+fn by_folders(dir: &Path) -> Result<Listing, DataError> {
+    let mut cases = Vec::new();
+    for (split, images, labels) in
+        [("training", "imagesTr", "labelsTr"), ("test", "imagesTs", "labelsTs"), ("training", "images", "labels")]
+    {
+        if !dir.join(images).is_dir() {
+            continue;
+        }
+        let of_labels = if dir.join(labels).is_dir() { images_below(&dir.join(labels))? } else { Vec::new() };
+        let by_name: BTreeMap<String, &PathBuf> = of_labels.iter().map(|path| (case_name(path), path)).collect();
+        for image in images_below(&dir.join(images))? {
+            let case = case_name(&image);
+            // In nnU-Net the names of images, not labels, end with the channel number.
+            let found = by_name.get(&case).or_else(|| by_name.get(case.strip_suffix("_0000")?));
+            let label = match (found, split) {
+                (Some(path), _) => Some(Ok(one((*path).clone()))),
+                (None, "training") if !of_labels.is_empty() => Some(Err(format!("no label of this name in {labels}"))),
+                (None, _) => None,
+            };
+            cases.push(Listed { case, split, image: Ok(one(image)), label, drawn: false });
+        }
+    }
+    let mut findings = Vec::new();
+    if cases.is_empty() {
+        (cases, findings) = drawn_and_alone(dir)?;
+    }
+    let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(Listing { name, labels: BTreeMap::new(), channels: None, cases, findings })
+}
+
+/// Series of DICOM with their annotations, and every other image separately.
+fn drawn_and_alone(dir: &Path) -> Result<(Vec<Listed>, Vec<Finding>), DataError> {
+    let mut findings = Vec::new();
+    // Without any pair, or where series share a folder, every image is checked separately.
+    let pairs = dicom_items(dir).unwrap_or_else(|error| {
+        // Without annotations this is not a problem.
+        if hearth_dicom::scan(dir).is_ok_and(|scan| !scan.annotations.is_empty()) {
+            let what = format!("annotations are not compared with their images: {error}");
+            findings.push(Finding::new(Severity::Note, Kind::Unpaired, what));
+        }
+        Vec::new()
+    });
+    let listed = |mut item: Item| {
+        let mut file = |key| item.files.remove(key);
+        let (image, label) = (file("image")?, file("seg").map(|drawn| Ok(one(drawn))));
+        Some(Listed { case: item.case, split: "training", image: Ok(one(image)), label, drawn: true })
+    };
+    // A folder of slices is one image, and a folder may hold only an annotation.
+    let of_a_pair = |path: &PathBuf| {
+        let parts = pairs.iter().flat_map(|item| item.files.values());
+        parts.into_iter().any(|part| path.starts_with(part) || part.starts_with(path))
+    };
+    let mut others = images_below(dir)?;
+    others.retain(|path| !of_a_pair(path));
+    // The slices of one series are one image, as they are to `predict`.
+    let slices =
+        |scan: hearth_dicom::Scan| scan.series.len() == 1 && scan.annotations.is_empty() && scan.failed.is_empty();
+    if others.len() > 1
+        && others.iter().all(|path| path.parent() == Some(dir) && path.is_file())
+        && is_image(dir)
+        && hearth_dicom::scan(dir).is_ok_and(slices)
+    {
+        others = vec![dir.to_owned()];
+    }
+    let alone = |image: PathBuf| {
+        let case = case_name(&image);
+        Listed { case, split: "training", image: Ok(one(image)), label: None, drawn: false }
+    };
+    let mut cases: Vec<Listed> = pairs.iter().cloned().filter_map(listed).collect();
+    cases.extend(others.into_iter().map(alone));
+    Ok((cases, findings))
+}
+
+/// Images in the folders of the list that are not in it.
+fn unlisted(listing: &mut Listing, dir: &Path) {
+    let files =
+        listing.cases.iter().flat_map(|c| [c.image.as_ref().ok(), c.label.as_ref().and_then(|l| l.as_ref().ok())]);
+    let known: BTreeSet<&Path> = files.flatten().flat_map(|parts| &parts.files).map(PathBuf::as_path).collect();
+    // What lies around the data set is none of its business.
+    let around = |folder: &Path| dir != folder && dir.starts_with(folder);
+    let folders: BTreeSet<&Path> =
+        known.iter().filter_map(|path| path.parent()).filter(|folder| !around(folder)).collect();
+    let mut found = Vec::new();
+    for folder in folders {
+        let beside = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        found.extend(
+            beside.filter(|p| p.is_file() && !hidden(p) && !known.contains(p.as_path())).filter(|p| is_image(p)),
+        );
+    }
+    found.sort_unstable();
+    if let Some(first) = found.first() {
+        let more = if found.len() > 1 { format!(" and {} more", found.len() - 1) } else { String::new() };
+        let (are, belong) = if found.len() > 1 { ("are", "belong") } else { ("is", "belongs") };
+        let what = format!("{}{more} {are} next to the data set's images and {belong} to no case", first.display());
+        listing.findings.push(Finding::new(Severity::Note, Kind::Unlisted, what));
+    }
+}
+
+/// The images of a folder and its subfolders, sorted, each with the name of its case: the file name
+/// without its extension. A folder that a reader recognizes as one image is one.
+///
+/// # Errors
+/// Folders that cannot be read.
+pub fn cases_below(dir: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
+    Ok(images_below(dir)?.into_iter().map(|path| (case_name(&path), path)).collect())
+}
+
+/// The images of a folder and its subfolders, sorted. A folder that a reader recognizes as one
+/// image is one.
+pub(super) fn images_below(dir: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let mut found = Vec::new();
+    let mut folders = vec![(dir.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        let io = |source| DataError::Io { path: folder.clone(), source };
+        for entry in std::fs::read_dir(&folder).map_err(io)? {
+            let entry = entry.map_err(io)?;
+            let path = entry.path();
+            if hidden(&path) {
+                continue;
+            }
+            // A link to a folder is not followed: it may lead back.
+            let folder = entry.file_type().map_err(io)?.is_dir();
+            if is_image(&path) {
+                found.push(path);
+            } else if folder && depth < DEPTH {
+                folders.push((path, depth + 1));
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Such as the `._` files that macOS adds to archives.
+fn hidden(path: &Path) -> bool {
+    path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'))
+}
+
+fn is_image(path: &Path) -> bool {
+    readers::choose(path).is_ok()
+}

@@ -1,0 +1,255 @@
+//! [`Image`]: a tensor, its position in the world, and its history.
+
+use std::path::PathBuf;
+
+use burn::tensor::{Device, Tensor, TensorData, TensorReadError};
+use hearth_kernels::host;
+use serde::{Deserialize, Serialize};
+
+use crate::affine::{self, Affine};
+use crate::host_device;
+use crate::orientation::{self, Reorder};
+use crate::spatial::lazy::Laziness;
+
+/// A volume with its geometry.
+///
+/// 2-D work has `Z = 1` and `meta.spatial_dims = 2`.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// `[C, X, Y, Z]`, f32.
+    pub data: Tensor<4>,
+    /// Voxel index to mm, RAS+.
+    pub affine: Affine,
+    /// The file's metadata and the transforms applied since.
+    pub meta: Meta,
+}
+
+/// The metadata of an image.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Meta {
+    /// The file it came from.
+    pub path: Option<PathBuf>,
+    /// 2 or 3.
+    pub spatial_dims: usize,
+    /// Type of the values in the file: `int16`, `float32`, ...
+    pub stored_type: String,
+    /// The affine it was loaded with.
+    pub original_affine: Affine,
+    /// Shape in the file, its own axis order.
+    pub original_shape: Vec<usize>,
+    /// Which axis of the file held channels; `None` where there was none and one was added.
+    pub original_channel_dim: Option<i64>,
+    /// World coordinates of the affine: `RAS` (default) or `LPS`.
+    pub space: Space,
+    /// Spatial operations since loading, in order, which [`Image::undo_last`] inverts.
+    pub applied: Vec<Applied>,
+    /// The file's header, carried over when the image, or a prediction on its grid, is written.
+    pub header: Option<std::sync::Arc<crate::nifti::Header>>,
+    /// The pending operations on the values. Empty outside a pipeline.
+    pub(crate) lazy: Laziness,
+}
+
+/// Direction of the world axes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Space {
+    /// Right, Anterior, Superior.
+    #[default]
+    Ras,
+    /// Left, Posterior, Superior.
+    Lps,
+}
+
+impl Space {
+    /// Labels of its axes.
+    pub fn labels(self) -> orientation::Labels {
+        match self {
+            Space::Ras => orientation::RAS_LABELS,
+            Space::Lps => orientation::LPS_LABELS,
+        }
+    }
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        Meta {
+            path: None,
+            spatial_dims: 3,
+            stored_type: "float32".to_owned(),
+            original_affine: affine::IDENTITY,
+            original_shape: Vec::new(),
+            original_channel_dim: None,
+            space: Space::Ras,
+            applied: Vec::new(),
+            header: None,
+            lazy: Laziness::Off,
+        }
+    }
+}
+
+/// An applied spatial operation, with the data to invert it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Applied {
+    /// Axes permuted and flipped (Orientation, Flip, Rotate90).
+    Reorder(Reorder),
+    /// A part was cropped.
+    Crop {
+        /// First voxel kept, per axis.
+        start: [usize; 3],
+        /// Shape before.
+        shape: [usize; 3],
+    },
+    /// Voxels were added.
+    Pad {
+        /// Added before, per axis.
+        before: [usize; 3],
+        /// Added after, per axis.
+        after: [usize; 3],
+    },
+    /// A volume of one slice became a 2-D image.
+    Flatten,
+    /// Resampled onto another grid.
+    Resample {
+        /// Affine before.
+        affine: Affine,
+        /// Shape before.
+        shape: [usize; 3],
+        /// How it was sampled.
+        sampling: crate::spatial::GridSampling,
+    },
+    /// Resized by another mode than a linear one (Resize, Zoom).
+    Resize {
+        /// Affine before.
+        affine: Affine,
+        /// Shape before.
+        shape: [usize; 3],
+        /// Number of axes before.
+        spatial_dims: usize,
+        /// How it was resized.
+        mode: crate::spatial::ResizeMode,
+        /// Whether centres instead of outer corners were aligned.
+        align_corners: bool,
+    },
+    /// Sampled through a matrix (Rotate, Affine, Zoom).
+    Warp {
+        /// Affine before.
+        affine: Affine,
+        /// Shape before.
+        shape: [usize; 3],
+        /// Matrix from voxels before to the positions that the inverse reads.
+        back: Affine,
+        /// How it was sampled.
+        sampling: crate::spatial::GridSampling,
+    },
+}
+
+impl Image {
+    /// An image that does not come from a file.
+    pub fn new(data: Tensor<4>, affine: Affine) -> Self {
+        let [_, x, y, z] = data.dims();
+        let meta = Meta { original_affine: affine, original_shape: vec![x, y, z], ..Meta::default() };
+        Image { data, affine, meta }
+    }
+
+    /// From values in row-major order (`Z` fastest).
+    ///
+    /// # Panics
+    /// Where the number of values is not the product of the shape.
+    pub fn from_values(values: Vec<f32>, shape: [usize; 4], affine: Affine, device: &Device) -> Self {
+        Image::new(Tensor::from_data(TensorData::new(values, shape), device), affine)
+    }
+
+    /// Sets the number of spatial axes, 2 or 3.
+    pub fn with_spatial_dims(mut self, spatial_dims: usize) -> Self {
+        self.meta.spatial_dims = spatial_dims;
+        self
+    }
+
+    /// Number of channels.
+    pub fn channels(&self) -> usize {
+        self.data.dims()[0]
+    }
+
+    /// `[X, Y, Z]`. Within a lazy run of a pipeline it is that of the result, which is not yet
+    /// sampled.
+    pub fn shape(&self) -> [usize; 3] {
+        let [_, x, y, z] = self.data.dims();
+        self.meta.lazy.shape().unwrap_or([x, y, z])
+    }
+
+    /// The axes that count: 2 entries for a 2-D image.
+    pub fn spatial_shape(&self) -> Vec<usize> {
+        self.shape()[..self.meta.spatial_dims].to_vec()
+    }
+
+    /// Voxel size in mm.
+    pub fn spacing(&self) -> [f64; 3] {
+        affine::spacing(&self.affine)
+    }
+
+    /// Orientation code, for instance `RAS`.
+    pub fn orientation(&self) -> String {
+        orientation::codes(&self.affine, self.meta.spatial_dims, &self.meta.space.labels())
+    }
+
+    /// The values in row-major order; copies them from the device.
+    ///
+    /// # Panics
+    /// Where the device did not compute them.
+    pub fn to_vec(&self) -> Vec<f32> {
+        host::values(&self.data)
+    }
+
+    /// Calls `read` with the values in row-major order; those in host memory are not copied.
+    ///
+    /// # Panics
+    /// Where the device did not compute them.
+    pub fn with_values<R>(&self, read: impl FnOnce(&[f32]) -> R) -> R {
+        let mut read = Some(read);
+        let seen = host::read(&self.data, |values| read.take().map(|read| read(values))).flatten();
+        match (seen, read) {
+            (Some(seen), _) => seen,
+            (None, Some(read)) => read(&self.to_vec()),
+            (None, None) => unreachable!("`host::read` calls its function once, and then gives its result"),
+        }
+    }
+
+    /// The same image with its values in host memory.
+    ///
+    /// # Errors
+    /// Where the device did not compute them: it has no memory left, its driver failed, it is lost.
+    pub fn to_host(self) -> Result<Self, TensorReadError> {
+        let host = host_device();
+        if self.data.device() == host {
+            return Ok(self);
+        }
+        Ok(Image { data: Tensor::from_data(self.data.try_into_data_as::<f32>()?, &host), ..self })
+    }
+
+    /// Bytes of its values.
+    pub fn bytes(&self) -> usize {
+        self.data.dims().iter().product::<usize>() * self.data.dtype().size()
+    }
+
+    /// The same image with its values on another device.
+    pub fn to_device(mut self, device: &Device) -> Self {
+        if self.data.device() != *device {
+            self.data = self.data.to_device(device);
+        }
+        self
+    }
+
+    /// Inverts the last spatial operation. `nearest` forces nearest interpolation, regardless of
+    /// the forward mode.
+    ///
+    /// # Errors
+    /// Where an affine cannot be inverted, or the image no longer has the shape that the operation
+    /// produced.
+    pub fn undo_last(mut self, nearest: bool) -> Result<Self, crate::TransformError> {
+        match self.meta.applied.pop() {
+            Some(applied) => crate::spatial::undo(self, &applied, nearest),
+            None => Ok(self),
+        }
+    }
+}

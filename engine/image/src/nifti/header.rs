@@ -1,0 +1,102 @@
+//! The fields of a header.
+
+use super::DataType;
+
+/// A NIfTI header. It is carried along with an image, so that a written file keeps the units and
+/// description.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct Header {
+    /// 1 or 2.
+    pub version: u8,
+    /// Byte order.
+    pub big_endian: bool,
+    /// Lengths of the axes, in file order (first fastest).
+    pub dim: Vec<usize>,
+    /// Type of the values, by its code.
+    pub datatype: i16,
+    /// `qfac`, then the voxel size per axis.
+    pub pixdim: [f64; 8],
+    /// The offset of the values.
+    pub vox_offset: u64,
+    /// Factor of the values; 0 or not finite: none.
+    pub scl_slope: f64,
+    /// Offset of the values.
+    pub scl_inter: f64,
+    /// Meaning of the quaternion affine; 0: none.
+    pub qform_code: i32,
+    /// Meaning of the matrix affine; 0: none.
+    pub sform_code: i32,
+    /// Quaternion b, c, d.
+    pub quatern: [f64; 3],
+    /// Translation of the quaternion affine.
+    pub qoffset: [f64; 3],
+    /// The matrix affine.
+    pub srow: [[f64; 4]; 3],
+    /// Units of space and time.
+    pub xyzt_units: i32,
+    /// Intended display range: maximum, minimum.
+    pub cal: [f64; 2],
+    /// Free text.
+    #[serde(with = "free_text")]
+    pub descrip: [u8; 80],
+    /// Auxiliary file name.
+    pub aux_file: [u8; 24],
+    /// Whether the values are in the same file.
+    pub single_file: bool,
+    /// Axes (from 1) whose voxel size in the file was 0, negative or NaN, and was repaired in
+    /// `pixdim`.
+    pub repaired: Vec<usize>,
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        Header {
+            version: 1,
+            big_endian: false,
+            dim: Vec::new(),
+            datatype: DataType::F32.code(),
+            pixdim: [1.0; 8],
+            vox_offset: 352,
+            scl_slope: 1.0,
+            scl_inter: 0.0,
+            qform_code: 0,
+            sform_code: 0,
+            quatern: [0.0; 3],
+            qoffset: [0.0; 3],
+            srow: [[0.0; 4]; 3],
+            // Millimetres and seconds.
+            xyzt_units: 2 | 8,
+            cal: [0.0; 2],
+            descrip: [0; 80],
+            aux_file: [0; 24],
+            single_file: true,
+            repaired: Vec::new(),
+        }
+    }
+}
+
+/// serde knows arrays of up to 32 elements.
+mod free_text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(text: &[u8; 80], out: S) -> Result<S::Ok, S::Error> {
+        text.as_slice().serialize(out)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 80], D::Error> {
+        Vec::deserialize(from)?.try_into().map_err(|_| D::Error::custom("the description is not 80 bytes long"))
+    }
+}
+
+impl Header {
+    /// Slope and offset of the values; `None` where there is none.
+    pub fn scaling(&self) -> Option<(f64, f64)> {
+        (self.scl_slope != 0.0 && self.scl_slope.is_finite()).then_some((self.scl_slope, self.scl_inter))
+    }
+
+    /// Number of values; `None` where it overflows.
+    pub fn count(&self) -> Option<u64> {
+        self.dim.iter().try_fold(1_u64, |n, d| n.checked_mul(*d as u64))
+    }
+}

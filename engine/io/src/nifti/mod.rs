@@ -1,0 +1,77 @@
+//! NIfTI-1 and NIfTI-2, the formats of the Neuroimaging Informatics Technology Initiative: `.nii`,
+//! `.nii.gz`, and `.hdr` with `.img`.
+//!
+//! Files are recognized by content. Every size is checked before memory is allocated for it. Of a
+//! gzip stream no more is kept than its header claims, but it is read to its end, so that a damaged
+//! or truncated file is an error.
+
+mod bytes;
+mod header_bytes;
+mod read;
+pub(crate) mod voxels;
+mod write;
+
+use std::path::PathBuf;
+
+pub use hearth_image::nifti::{DataType, Header};
+pub use read::{read_header, read_nifti, read_nifti_on, read_nifti_values};
+pub use write::{LabelAffine, NiftiOptions, write_nifti, write_nifti_labels};
+
+/// The most bytes that a file may unpack to.
+pub const MAX_BYTES: u64 = 32 << 30;
+
+/// A NIfTI file could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NiftiError {
+    /// An I/O error.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not NIfTI.
+    #[error("{path}: {what}")]
+    NotNifti {
+        /// The file.
+        path: PathBuf,
+        /// What it looks like instead.
+        what: String,
+    },
+    /// A field of the header has an invalid value.
+    #[error("{path}: header field {field}: {what}")]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// The field, by its name in nifti1.h.
+        field: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file ends early, or is damaged.
+    #[error("{path}: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        what: String,
+    },
+    /// The file is valid, but not supported.
+    #[error("{path}: {what}")]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// The unsupported feature.
+        what: String,
+    },
+    /// The image cannot be stored as requested.
+    #[error("{path}: {what}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+}

@@ -1,0 +1,184 @@
+//! Writing a file.
+
+use std::path::Path;
+
+use hearth_image::Image;
+
+use super::{DataType, Header, NiftiError, header_bytes, voxels};
+
+/// Options of writing an image.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NiftiOptions {
+    /// Type of the stored values.
+    pub data_type: DataType,
+    /// Slope and offset: `value = stored * slope + offset`.
+    pub scaling: Option<(f64, f64)>,
+    /// gzip level, 1 (fast) to 12 (small); for names that end in `.gz`.
+    pub level: i32,
+    /// The header's description, at most 79 bytes; by default that of the file the image came from.
+    pub description: Option<String>,
+}
+
+impl Default for NiftiOptions {
+    fn default() -> Self {
+        NiftiOptions { data_type: DataType::F32, scaling: None, level: 4, description: None }
+    }
+}
+
+impl NiftiOptions {
+    /// f32 values.
+    pub fn image() -> Self {
+        NiftiOptions::default()
+    }
+
+    /// A label map: u8.
+    pub fn label() -> Self {
+        NiftiOptions { data_type: DataType::U8, ..NiftiOptions::default() }
+    }
+
+    /// Stores values of this type.
+    pub fn data_type(mut self, data_type: DataType) -> Self {
+        self.data_type = data_type;
+        self
+    }
+
+    /// Stores `(value - offset) / slope`.
+    pub fn scaling(mut self, slope: f64, offset: f64) -> Self {
+        self.scaling = Some((slope, offset));
+        self
+    }
+
+    /// Describes the image: the first 79 bytes.
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// gzip level, 1 (fast) to 12 (small).
+    pub fn level(mut self, level: i32) -> Self {
+        self.level = level;
+        self
+    }
+}
+
+/// Writes a NIfTI file (gzip where the name ends in `.gz`), its affine as both sform and qform.
+/// Units, description and the code of the affine are those of the file the image came from. The
+/// file appears under its name only when it is complete.
+///
+/// # Errors
+/// Where a value does not fit the type, or an I/O error occurs.
+pub fn write_nifti(path: impl AsRef<Path>, image: &Image, options: NiftiOptions) -> Result<(), NiftiError> {
+    let path = path.as_ref();
+    let wrong = wrong(path);
+    if options.scaling.is_some_and(|(s, o)| s == 0.0 || !s.is_finite() || !o.is_finite()) {
+        return Err(wrong(format!("a scaling of {:?} can't be undone", options.scaling)));
+    }
+    let header = header(image, &options);
+    let values = image.to_vec();
+    let mut bytes = header_bytes::to_bytes(&header);
+    bytes.extend(voxels::pack(&values, options.data_type, options.scaling, image.data.dims()).map_err(wrong)?);
+    put(path, bytes, options.level)
+}
+
+fn wrong(path: &Path) -> impl Fn(String) -> NiftiError + Copy {
+    |what| NiftiError::Write { path: path.to_owned(), what }
+}
+
+/// How the affine of a label map is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelAffine {
+    /// As matrix and as quaternion, both with code 1 (scanner): SimpleITK's way.
+    Both,
+    /// As a matrix with code 2 (aligned) alone: nibabel's way.
+    Matrix,
+}
+
+/// Writes labels in the order of the file, first axis fastest, on the grid of another file: its
+/// first three axes, its affine, in mm. They are stored as u8, or as u16 if `wide`.
+///
+/// # Errors
+/// Where the labels are not as many as voxels, or do not fit, or an I/O error occurs.
+pub fn write_nifti_labels(
+    path: impl AsRef<Path>,
+    grid: &Header,
+    labels: &[u16],
+    wide: bool,
+    affine: LabelAffine,
+) -> Result<(), NiftiError> {
+    let path = path.as_ref();
+    let wrong = wrong(path);
+    let dim: Vec<usize> = grid.dim.iter().copied().take(3).collect();
+    if labels.len() != dim.iter().product::<usize>() {
+        return Err(wrong(format!("{} labels for {dim:?} voxels", labels.len())));
+    }
+    let data_type = if wide { DataType::U16 } else { DataType::U8 };
+    let version = if dim.iter().any(|d| *d > i16::MAX as usize) { 2 } else { 1 };
+    let mut header = Header::default();
+    header.version = version;
+    header.dim = dim;
+    header.datatype = data_type.code();
+    header.xyzt_units = 2;
+    header.set_affine(&grid.affine(), 1);
+    if affine == LabelAffine::Matrix {
+        (header.sform_code, header.qform_code) = (2, 0);
+    }
+    let mut bytes = header_bytes::to_bytes(&header);
+    if wide {
+        bytes.extend(labels.iter().flat_map(|label| label.to_le_bytes()));
+    } else if let Some(label) = labels.iter().find(|label| **label > 255) {
+        return Err(wrong(format!("the label {label} does not fit {}", data_type.name())));
+    } else {
+        bytes.extend(labels.iter().map(|label| *label as u8));
+    }
+    put(path, bytes, NiftiOptions::default().level)
+}
+
+/// Writes a file as a whole, packed where its name ends in `.gz`.
+fn put(path: &Path, mut bytes: Vec<u8>, level: i32) -> Result<(), NiftiError> {
+    let wrong = wrong(path);
+    if path.extension().is_some_and(|e| e == "gz") {
+        let level =
+            libdeflater::CompressionLvl::new(level).map_err(|_| wrong(format!("there is no gzip level {level}")))?;
+        let mut compressor = libdeflater::Compressor::new(level);
+        let mut packed = vec![0; compressor.gzip_compress_bound(bytes.len())];
+        let n = compressor.gzip_compress(&bytes, &mut packed).map_err(|e| wrong(format!("gzip: {e}")))?;
+        packed.truncate(n);
+        bytes = packed;
+    }
+    hearth_files::replace(path, &bytes).map_err(|source| NiftiError::Io { path: path.to_owned(), source })
+}
+
+fn header(image: &Image, options: &NiftiOptions) -> Header {
+    let [c, x, y, z] = image.data.dims();
+    let mut dim = vec![x, y];
+    if image.meta.spatial_dims > 2 || c > 1 {
+        dim.push(z);
+    }
+    if c > 1 {
+        dim.push(c);
+    }
+    let mut header = Header::default();
+    let mut code = 1;
+    if let Some(source) = &image.meta.header {
+        header.xyzt_units = source.xyzt_units;
+        header.descrip = source.descrip;
+        code = [source.sform_code, source.qform_code].into_iter().find(|c| *c > 0).unwrap_or(1);
+        if c > 1 && source.dim.len() == 4 {
+            header.pixdim[4] = source.pixdim[4];
+        }
+    }
+    if let Some(description) = &options.description {
+        header.descrip = [0; 80];
+        // The last byte stays zero, as C's texts end.
+        header.descrip[..79].iter_mut().zip(description.bytes()).for_each(|(to, from)| *to = from);
+    }
+    if dim.iter().any(|d| *d > i16::MAX as usize) {
+        header.version = 2;
+    }
+    header.dim = dim;
+    header.datatype = options.data_type.code();
+    (header.scl_slope, header.scl_inter) = options.scaling.unwrap_or((1.0, 0.0));
+    header.set_affine(&image.affine, code);
+    header
+}

@@ -1,0 +1,134 @@
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use hearth_dicom::{DicomError, Finding, FindingKind, Scan, Severity};
+use hearth_image::{Image, host_device};
+use hearth_registry::unknown;
+
+use super::{Probe, ReadError, ReadOptions, Reader, dicom_regions};
+
+/// The number of files of a folder that are checked for DICOM.
+const LOOKED_AT: usize = 16;
+
+/// DICOM: a file, or a folder with the slices of one series ([`hearth_dicom`]). Values are rescaled
+/// (HU, ...), the affine is RAS+.
+///
+/// Findings about a series are warnings, or errors where the volume would be wrong. In a folder
+/// with several series, `series` selects one, by its UID, its description, its number or a rule.
+///
+/// A structure set (RTSTRUCT) or segmentation (SEG) becomes a label map, or a channel for each
+/// region, on the grid of the images it was drawn on: [`ReadOptions::reference`]. Without these, a
+/// SEG is a label map of its own frames, which are often fewer than the slices:
+/// `ResampleToMatch` with zeros outside maps it to their
+/// grid.
+#[derive(Clone, Copy, Debug, schemars::JsonSchema)]
+pub struct DicomReader;
+
+impl Reader for DicomReader {
+    fn name(&self) -> &'static str {
+        "DicomReader"
+    }
+
+    fn precedence(&self) -> u32 {
+        5
+    }
+
+    fn suffixes(&self) -> &[&str] {
+        &[".dcm", ".dicom", ".ima"]
+    }
+
+    fn recognizes(&self, probe: &Probe<'_>) -> bool {
+        if !probe.folder {
+            return hearth_dicom::is_dicom(probe.start);
+        }
+        let Ok(entries) = std::fs::read_dir(probe.path) else { return false };
+        let mut files = entries.flatten().map(|e| e.path()).filter(|p| p.is_file()).take(LOOKED_AT);
+        files.any(|path| {
+            let mut head = Vec::new();
+            let read = File::open(path).and_then(|file| file.take(super::START).read_to_end(&mut head));
+            read.is_ok() && hearth_dicom::is_dicom(&head)
+        })
+    }
+
+    fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
+        let mut how = hearth_dicom::ReadOptions::default();
+        how.accept = accepted(&options.accept).map_err(|what| ReadError::new(path, what))?;
+        how.aliases = options.aliases.iter().map(|(name, others)| (name.clone(), others.clone())).collect();
+        let mut scan = hearth_dicom::scan_with(path, &how).map_err(|e| ReadError::new(path, e))?;
+        if let Some(regions) = dicom_regions::read(path, &scan, options, &how)? {
+            return Ok(regions);
+        }
+        match &options.series {
+            Some(wanted) => {
+                let at = named(&scan, path, wanted)?;
+                scan.series = vec![scan.series.swap_remove(at)];
+            }
+            None if scan.series.len() > 1 => {
+                let what = "several series of images; give a folder with the files of one, or name one by its UID, \
+                            number, description or a rule (`series` of LoadImage in a recipe, --series of `hearth` predict and data convert)";
+                return Err(ReadError::new(path, format!("{what}: {}", listed(&scan))));
+            }
+            None => {}
+        }
+        let volume = scan.into_volume(path, &how).map_err(|e| refused(path, e))?;
+        warn(path, &volume.findings);
+        let [channels, x, y, z] = volume.shape;
+        let mut image = Image::from_values(volume.values, volume.shape, volume.affine, &host_device());
+        image.meta.path = Some(path.to_owned());
+        image.meta.stored_type = volume.stored_type.name().to_owned();
+        if channels > 1 {
+            image.meta.original_shape = vec![x, y, z, channels];
+            image.meta.original_channel_dim = Some(-1);
+        }
+        Ok(image)
+    }
+}
+
+hearth_registry::entry!(dyn Reader => DicomReader, aliases: &["PydicomReader"], example: "", build: |_| Ok(Box::new(DicomReader)));
+
+/// Faults of a series by their names, for [`ReadOptions::accept`].
+///
+/// # Errors
+/// A name of no fault that can be accepted.
+pub fn accepted(names: &[String]) -> Result<Vec<FindingKind>, String> {
+    let known = FindingKind::ACCEPTABLE.map(|kind| kind.to_string());
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let one = |name: &String| FindingKind::acceptable(name).ok_or_else(|| unknown("fault", name, &known));
+    names.iter().map(one).collect()
+}
+
+/// What is wrong with a series, and how to read it all the same.
+fn refused(path: &Path, error: DicomError) -> ReadError {
+    let DicomError::Findings { series, findings } = error else { return ReadError::new(path, error) };
+    let (mut kinds, mut texts) = (Vec::new(), Vec::new());
+    for finding in findings {
+        let kind = finding.kind.to_string();
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+        texts.push(finding.text);
+    }
+    let how = format!(
+        "accept = {kinds:?} of LoadImage in a recipe, --accept {} of `hearth` predict, evaluate, data inspect, verify and \
+         convert, ReadOptions::accept in Rust",
+        kinds.join(",")
+    );
+    ReadError::new(path, format!("series {series}: {}\nto read it all the same: {how}", texts.join("\n  ")))
+}
+
+/// The one series of that name ([`Scan::select`]).
+pub(super) fn named(scan: &Scan, path: &Path, wanted: &str) -> Result<usize, ReadError> {
+    scan.select(wanted).map_err(|what| ReadError::new(path, what))
+}
+
+/// A line for each series.
+fn listed(scan: &Scan) -> String {
+    scan.series.iter().map(|series| format!("\n  {}", series.summary())).collect()
+}
+
+pub(super) fn warn(path: &Path, findings: &[Finding]) {
+    for finding in findings.iter().filter(|finding| finding.severity >= Severity::Warning) {
+        tracing::warn!("{}: {finding}", path.display());
+    }
+}

@@ -1,0 +1,52 @@
+//! A reader of a plugin, on host memory: `mine.Raw`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hearth_image::{Image, host_device};
+use hearth_registry::component::{self, Component, ComponentKind};
+use hearth_registry::{Fault, Node};
+
+use super::{ReadError, ReadOptions, Reader};
+
+/// Calls a plugin. Recipes name it (`LoadImage` with `reader = "mine.Raw"`): it is never chosen by a file's
+/// content.
+struct PluginReader {
+    name: &'static str,
+    component: Arc<dyn Component>,
+}
+
+/// The reader that a name with a dot means.
+pub(super) fn find(name: &str) -> Result<Arc<dyn Reader>, Fault> {
+    let component = component::find(ComponentKind::Reader, name, &Node::empty())?;
+    // A name per recipe that is read.
+    let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    Ok(Arc::new(PluginReader { name, component }))
+}
+
+impl Reader for PluginReader {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn suffixes(&self) -> &[&str] {
+        &[]
+    }
+
+    fn read(&self, path: &Path, _: &ReadOptions) -> Result<Image, ReadError> {
+        let failed = |why: String| ReadError::new(path, format!("{} says: {why}", self.name));
+        let text =
+            path.to_str().ok_or_else(|| failed("a path that is not Unicode cannot be passed to it".to_owned()))?;
+        let array = self.component.run(&[], text).map_err(failed)?.pop();
+        let array = array.ok_or_else(|| failed("nothing: a reader gives one image".to_owned()))?;
+        array.check().map_err(failed)?;
+        let [c, x, y, z] = array.shape[..] else {
+            return Err(failed(format!("an array of shape {:?}, which is no image [C, X, Y, Z]", array.shape)));
+        };
+        if c * x * y * z == 0 || !array.affine.iter().flatten().all(|value| value.is_finite()) {
+            return Err(failed(format!("an image of shape {:?}, or an affine that is not finite", array.shape)));
+        }
+        let image = Image::from_values(array.values.into_owned(), [c, x, y, z], array.affine, &host_device());
+        Ok(if z == 1 { image.with_spatial_dims(2) } else { image })
+    }
+}

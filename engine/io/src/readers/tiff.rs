@@ -1,0 +1,133 @@
+use std::path::Path;
+
+use hearth_image::{Image, affine, host_device};
+use hearth_slides::{Raster, Slide, TiffFile};
+
+use super::raster::planar;
+use super::{Probe, ReadError, ReadOptions, Reader};
+
+/// The most values of a slide's level that is read as one image.
+const MAX_VALUES: usize = 1 << 30;
+
+fn is_tiff(probe: &Probe<'_>) -> bool {
+    // Classic and BigTIFF, either byte order.
+    let magics = [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"];
+    magics.iter().any(|magic| probe.start.starts_with(*magic))
+}
+
+/// Plain TIFF, with the axes of [`RasterReader`](super::RasterReader); pages of the same size are
+/// the slices of a volume.
+#[derive(Clone, Copy, Debug, schemars::JsonSchema)]
+pub struct TiffReader;
+
+impl Reader for TiffReader {
+    fn name(&self) -> &'static str {
+        "TiffReader"
+    }
+
+    fn precedence(&self) -> u32 {
+        3
+    }
+
+    fn suffixes(&self) -> &[&str] {
+        &[".tif", ".tiff"]
+    }
+
+    fn recognizes(&self, probe: &Probe<'_>) -> bool {
+        is_tiff(probe)
+    }
+
+    fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
+        let error = |e: hearth_slides::SlideError| ReadError::new(path, e);
+        let file = TiffFile::open(path).map_err(error)?;
+        let first = file.pages().first().ok_or_else(|| ReadError::new(path, "a TIFF without pages"))?;
+        let same = |page: &&hearth_slides::PageInfo| {
+            (page.width, page.height, page.channels) == (first.width, first.height, first.channels)
+        };
+        let stack = first.channels == 1 && file.pages().iter().filter(same).count() == file.pages().len();
+        let depth = if stack { file.pages().len() } else { 1 };
+        let (width, height, channels) = (first.width, first.height, first.channels);
+        if [height, channels, depth].iter().try_fold(width, |n, d| n.checked_mul(*d)).is_none_or(|n| n > MAX_VALUES) {
+            return Err(too_large(path, width, height));
+        }
+        let pages = (0..depth).map(|page| file.read(page)).collect::<Result<Vec<Raster>, _>>().map_err(error)?;
+        let stored = pages.first().map_or("uint8", |page| page.samples.kind().name());
+        if depth == 1 {
+            let pixels = pages.first().map(|page| page.samples.to_f32()).unwrap_or_default();
+            return Ok(planar(path, &pixels, [width, height, channels], options.reverse_indexing, stored));
+        }
+        let planes: Vec<Vec<f32>> = pages.iter().map(|page| page.samples.to_f32()).collect();
+        let size = if options.reverse_indexing { [width, height] } else { [height, width] };
+        let step = if options.reverse_indexing { [1, width] } else { [width, 1] };
+        let places = (0..size[0]).flat_map(|a| (0..size[1]).map(move |b| a * step[0] + b * step[1]));
+        let values = places.flat_map(|place| planes.iter().map(move |plane| plane[place])).collect();
+        let mut image = Image::from_values(values, [1, size[0], size[1], depth], affine::IDENTITY, &host_device());
+        image.meta.path = Some(path.to_owned());
+        image.meta.stored_type = stored.to_owned();
+        Ok(image)
+    }
+}
+
+hearth_registry::entry!(dyn Reader => TiffReader, example: "", build: |_| Ok(Box::new(TiffReader)));
+
+/// One level of a whole-slide image, as MONAI's `WSIReader`: `[3, H, W, 1]`, rows first. Large
+/// slides are read patch by patch by `PatchWSIDataset`.
+#[derive(Clone, Copy, Debug, schemars::JsonSchema)]
+pub struct WSIReader;
+
+impl Reader for WSIReader {
+    fn name(&self) -> &'static str {
+        "WSIReader"
+    }
+
+    fn precedence(&self) -> u32 {
+        // Above DicomReader's, which finds no volume in a whole slide.
+        6
+    }
+
+    fn suffixes(&self) -> &[&str] {
+        &[".svs"]
+    }
+
+    fn recognizes(&self, probe: &Probe<'_>) -> bool {
+        let is_dicom = probe.folder || hearth_dicom::is_dicom(probe.start);
+        if is_dicom && hearth_slides::is_dicom_slide(probe.path) {
+            return true;
+        }
+        // A pyramid, not a picture or a stack of pages.
+        is_tiff(probe) && Slide::open(probe.path).is_ok_and(|slide| slide.levels().len() > 1)
+    }
+
+    fn read(&self, path: &Path, options: &ReadOptions) -> Result<Image, ReadError> {
+        let error = |e: hearth_slides::SlideError| ReadError::new(path, e);
+        let slide = Slide::open(path).map_err(error)?;
+        let level = slide.levels().get(options.level).ok_or_else(|| {
+            ReadError::new(path, format!("there is no level {}; the slide has {}", options.level, slide.levels().len()))
+        })?;
+        if level.width.checked_mul(level.height).is_none_or(|n| n > MAX_VALUES / 3) {
+            return Err(too_large(path, level.width, level.height));
+        }
+        let raster = slide.read_region(options.level, 0, 0, level.width, level.height).map_err(error)?;
+        let mut image = slide_region(&raster);
+        image.meta.path = Some(path.to_owned());
+        Ok(image)
+    }
+}
+
+hearth_registry::entry!(dyn Reader => WSIReader, example: "", build: |_| Ok(Box::new(WSIReader)));
+
+/// A region of a slide as an image, rows first.
+pub fn slide_region(raster: &Raster) -> Image {
+    let shape = [raster.channels, raster.height, raster.width, 1];
+    let mut image = Image::from_values(raster.to_chw_f32(), shape, affine::IDENTITY, &host_device());
+    image.meta.spatial_dims = 2;
+    image.meta.stored_type = raster.samples.kind().name().to_owned();
+    image.meta.original_shape = vec![raster.height, raster.width, raster.channels];
+    image.meta.original_channel_dim = Some(-1);
+    image
+}
+
+fn too_large(path: &Path, width: usize, height: usize) -> ReadError {
+    let advice = "read it patch by patch (PatchWSIDataset), or a smaller level (`level`)";
+    ReadError::new(path, format!("{width} x {height} pixels are too many for one image; {advice}"))
+}

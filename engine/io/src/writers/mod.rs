@@ -1,0 +1,180 @@
+//! Writes an image in the format of the file's suffix: NIfTI, NRRD, MetaImage, PNG, NPY.
+
+mod encoded;
+mod metaimage;
+mod nrrd;
+mod regions;
+mod surfaces;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use derive_setters::Setters;
+use hearth_dicom::write::Coding;
+use hearth_image::Image;
+use npyz::WriterBuilder;
+
+use crate::nifti::NiftiError;
+use crate::{NiftiOptions, write_nifti};
+pub use hearth_surface::Space as SurfaceSpace;
+pub use regions::{RegionFile, coding_of, parse_codes, read_codes, regions_of};
+pub use surfaces::{SurfaceOptions, Written, file_part, surface_bytes, write_surfaces};
+
+/// Options of writing an image.
+#[derive(Clone, Debug, Default, Setters)]
+#[non_exhaustive]
+#[setters(strip_option)]
+pub struct WriteOptions {
+    /// Type and compression of NIfTI files.
+    pub nifti: NiftiOptions,
+    /// PNG: multiply by this first; 255 for values from 0 to 1, as MONAI's `PILWriter(scale=255)`.
+    pub scale: Option<f32>,
+    /// `.seg.nrrd`: names and colours of labels; others are called `Segment_1` and so on.
+    #[setters(skip)]
+    pub segments: Vec<Segment>,
+}
+
+/// A label, as segmentations of 3D Slicer and DICOM name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its value.
+    pub label: u32,
+    /// Its name.
+    pub name: String,
+    /// Red, green, blue.
+    pub colour: [u8; 3],
+    /// What it is, in codes of DICOM.
+    pub coding: Option<Coding>,
+}
+
+impl Segment {
+    /// A label with a colour that differs from its neighbours'.
+    pub fn new(label: u32, name: impl Into<String>) -> Self {
+        Segment { label, name: name.into(), colour: nrrd::usual_colour(label), coding: None }
+    }
+}
+
+impl WriteOptions {
+    /// For a label map: whole numbers, not scaled.
+    pub fn label() -> Self {
+        WriteOptions { nifti: NiftiOptions::label(), ..WriteOptions::default() }
+    }
+}
+
+/// An image cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// An error of the NIfTI writer.
+    #[error(transparent)]
+    Nifti(#[from] NiftiError),
+    /// An I/O error.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The format cannot hold the image.
+    #[error("{path}: {what}")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        what: String,
+    },
+}
+
+/// The suffixes of supported formats.
+pub const SUFFIXES: [&str; 6] = [".nii", ".nii.gz", ".nrrd", ".mha", ".png", ".npy"];
+
+/// Writes an image; the suffix determines the format. The file appears under its name only when it
+/// is complete.
+///
+/// NIfTI as [`write_nifti`]. NRRD and MetaImage in LPS, packed, in the type of
+/// [`WriteOptions::nifti`]; `.seg.nrrd` as 3D Slicer's segmentations, with a name and a colour for each
+/// label. PNG: a 2-D image with 1 to 4 channels, its first axis the width, 8 bits where all values fit,
+/// else 16; they must be whole numbers from 0 to 65535 after scaling (rounded). NPY: f32, `[C, X, Y, Z]` (without `Z` where the image is 2-D).
+///
+/// # Errors
+/// Where the suffix is not supported, the format cannot hold the image, or an I/O error occurs.
+pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions) -> Result<(), WriteError> {
+    let path = path.as_ref();
+    let name = path.to_string_lossy().to_lowercase();
+    if name.ends_with(".nii") || name.ends_with(".nii.gz") {
+        return Ok(write_nifti(path, image, options.nifti.clone())?);
+    }
+    let format = |what: String| WriteError::Format { path: path.to_owned(), what };
+    if name.ends_with(".nrrd") || name.ends_with(".mha") {
+        let encoded = encoded::encode(image, options.nifti.data_type).map_err(format)?;
+        whole(path, |file| match name.ends_with(".mha") {
+            true => metaimage::write(image, &encoded, file),
+            false => nrrd::write(image, &encoded, options, name.ends_with(".seg.nrrd"), file),
+        })
+    } else if name.ends_with(".png") {
+        let picture = picture(image, options.scale).map_err(format)?;
+        whole(path, |file| picture.write_to(file, image::ImageFormat::Png).map_err(std::io::Error::other))
+    } else if name.ends_with(".npy") {
+        let [c, x, y, z] = image.data.dims().map(|d| d as u64);
+        let shape = if image.meta.spatial_dims == 2 { vec![c, x, y] } else { vec![c, x, y, z] };
+        whole(path, |file| {
+            let mut writer = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(file).begin_nd()?;
+            writer.extend(image.to_vec())?;
+            writer.finish()
+        })
+    } else {
+        Err(format(format!("no format is known for this name; expected one that ends in {}", SUFFIXES.join(" "))))
+    }
+}
+
+/// Writes a complete file or none.
+fn whole(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), WriteError> {
+    hearth_files::replace_with(path, write).map_err(|source| WriteError::Io { path: path.to_owned(), source })
+}
+
+fn picture(image: &Image, scale: Option<f32>) -> Result<image::DynamicImage, String> {
+    use image::{DynamicImage, ImageBuffer};
+    let [channels, width, height, depth] = image.data.dims();
+    if depth != 1 || !(1..=4).contains(&channels) {
+        return Err(format!(
+            "a PNG holds one slice of 1 to 4 channels, the image has {:?} voxels and {channels} channels",
+            image.shape()
+        ));
+    }
+    let values = image.to_vec();
+    let factor = scale.unwrap_or(1.0);
+    let mut pixels = Vec::with_capacity(values.len());
+    for y in 0..height {
+        for x in 0..width {
+            for c in 0..channels {
+                let value = (values[(c * width + x) * height + y] * factor).round_ties_even();
+                if !(0.0..=65_535.0).contains(&value) {
+                    return Err(format!(
+                        "the value {value} at ({x}, {y}) does not fit into a PNG; expected 0 to 65535"
+                    ));
+                }
+                pixels.push(value as u16);
+            }
+        }
+    }
+    let size = (width as u32, height as u32);
+    macro_rules! build {
+        ($deep:ident, $flat:ident) => {{
+            if pixels.iter().all(|v| *v < 256) {
+                let bytes = pixels.iter().map(|v| *v as u8).collect();
+                ImageBuffer::from_raw(size.0, size.1, bytes).map(DynamicImage::$flat)
+            } else {
+                ImageBuffer::from_raw(size.0, size.1, pixels).map(DynamicImage::$deep)
+            }
+        }};
+    }
+    match channels {
+        1 => build!(ImageLuma16, ImageLuma8),
+        2 => build!(ImageLumaA16, ImageLumaA8),
+        3 => build!(ImageRgb16, ImageRgb8),
+        _ => build!(ImageRgba16, ImageRgba8),
+    }
+    .ok_or_else(|| format!("{width} x {height} pixels are not a picture"))
+}

@@ -1,0 +1,135 @@
+//! Labels as DICOM that refers to the series that they were drawn on: SEG, RTSTRUCT, report.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use hearth_dicom::write::{self, Code, Coding, SegmentationType};
+use hearth_dicom::{Authorship, DicomError, Grid, Region, RegionVolume, Series};
+use hearth_image::Image;
+
+use super::{Segment, WriteError, surfaces};
+
+/// A kind of DICOM file of regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionFile {
+    /// SEG: voxels.
+    Segmentation(SegmentationType),
+    /// RTSTRUCT: contours.
+    StructureSet,
+    /// SR: volumes and diameters; refers to a SEG of this kind that is written with the same authorship.
+    Report(Option<SegmentationType>),
+}
+
+impl RegionFile {
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// Those of [`mod@write`].
+    pub fn bytes(self, regions: &RegionVolume, series: &Series, by: &Authorship) -> Result<Vec<u8>, DicomError> {
+        match self {
+            RegionFile::Segmentation(kind) => write::segmentation_as(kind, regions, series, by),
+            RegionFile::StructureSet => write::structure_set(regions, series, by),
+            RegionFile::Report(seg) => {
+                let reference = seg.map(|kind| write::reference(kind, regions, series, by));
+                write::report(regions, series, by, reference.as_ref())
+            }
+        }
+    }
+}
+
+/// A label map as regions; labels without a segment are called `Segment_1` and so on. A segment's codes
+/// are those of the table for its name, else its own.
+///
+/// # Errors
+/// Where the image has several channels, or values that are no labels.
+pub fn regions_of(
+    path: &Path,
+    image: &Image,
+    segments: &[Segment],
+    codes: &BTreeMap<String, Coding>,
+) -> Result<RegionVolume, WriteError> {
+    let format = |what: String| WriteError::Format { path: path.to_owned(), what };
+    if image.channels() != 1 {
+        let what = format!("regions are those of one label map; the image has {} channels", image.channels());
+        return Err(format(what));
+    }
+    let values = image.to_vec();
+    let present = surfaces::labels(&values).map_err(format)?;
+    let mut all: Vec<Segment> = segments.to_vec();
+    for label in present {
+        if !all.iter().any(|segment| segment.label == label) {
+            all.push(Segment::new(label, format!("Segment_{label}")));
+        }
+    }
+    all.sort_by_key(|segment| segment.label);
+    let region = |segment: Segment| {
+        let mut region = Region::new(segment.label, segment.name);
+        region.color = Some(segment.colour);
+        region.coding = coding_of(codes, &region.name).or(segment.coding);
+        region
+    };
+    let regions = all.into_iter().map(region).collect();
+    Ok(RegionVolume::of_labels(values, regions, Grid::new(image.shape(), image.affine)))
+}
+
+/// The entry of a table for a name, in any case.
+pub fn coding_of(codes: &BTreeMap<String, Coding>, name: &str) -> Option<Coding> {
+    codes.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, coding)| coding.clone())
+}
+
+/// Reads a table of codes: TOML, a table for each label's name with `category`, `type` and, for a
+/// lesion, `site`, and `side`, each as code, coding scheme and meaning.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let text = r#"
+/// ["liver tumour"]
+/// category = ["49755003", "SCT", "Morphologically Abnormal Structure"]
+/// type = ["108369006", "SCT", "Neoplasm"]
+/// site = ["10200004", "SCT", "Liver"]
+/// "#;
+/// let codes = hearth_io::writers::parse_codes(text)?;
+/// assert_eq!(codes["liver tumour"].kind.meaning, "Neoplasm");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// What is wrong, and of which label.
+pub fn parse_codes(text: &str) -> Result<BTreeMap<String, Coding>, String> {
+    /// One entry, as it is written.
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Entry {
+        category: [String; 3],
+        r#type: [String; 3],
+        site: Option<[String; 3]>,
+        side: Option<[String; 3]>,
+    }
+    let entries: BTreeMap<String, Entry> = toml::from_str(text).map_err(|error| error.to_string())?;
+    let code = |name: &str, [value, scheme, meaning]: [String; 3]| {
+        let code = Code::new(value, scheme, meaning);
+        match code.fault() {
+            Some(fault) => Err(format!("the codes of {name:?}: {fault}")),
+            None => Ok(code),
+        }
+    };
+    let coding = |(name, entry): (String, Entry)| -> Result<(String, Coding), String> {
+        let Entry { category, r#type, site, side } = entry;
+        let (category, kind) = (code(&name, category)?, code(&name, r#type)?);
+        let [site, side] = [site, side].map(|of| of.map(|of| code(&name, of)).transpose());
+        Ok((name, Coding { site: site?, side: side?, ..Coding::new(category, kind) }))
+    };
+    entries.into_iter().map(coding).collect()
+}
+
+/// [`parse_codes`] of a file.
+///
+/// # Errors
+/// Those, and that the file cannot be read.
+pub fn read_codes(path: impl AsRef<Path>) -> Result<BTreeMap<String, Coding>, WriteError> {
+    let path = path.as_ref();
+    let io = |source| WriteError::Io { path: path.to_owned(), source };
+    let text = std::fs::read_to_string(path).map_err(io)?;
+    parse_codes(&text).map_err(|what| WriteError::Format { path: path.to_owned(), what })
+}

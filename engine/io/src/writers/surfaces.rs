@@ -1,0 +1,153 @@
+//! Labels as surfaces: STL and OBJ files for viewers, printers and planning.
+
+use std::path::{Path, PathBuf};
+
+use hearth_image::{Affine, Image};
+use hearth_surface::{Mesh, Smoothing, Space, SurfaceError};
+
+use super::{Segment, WriteError};
+
+/// How surfaces are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SurfaceOptions {
+    /// Passes of Taubin's smoothing; 0 keeps the steps of voxels.
+    pub smoothing: usize,
+    /// The part of the triangles that is removed, from 0 to less than 1.
+    pub decimate: f64,
+    /// The coordinate system of the file, which its header names.
+    pub space: Space,
+}
+
+impl Default for SurfaceOptions {
+    fn default() -> Self {
+        SurfaceOptions { smoothing: 20, decimate: 0.0, space: Space::Lps }
+    }
+}
+
+/// A surface that was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// The file.
+    pub path: PathBuf,
+    /// The label's name.
+    pub name: String,
+    /// Number of triangles.
+    pub triangles: usize,
+    /// The enclosed volume in mm^3.
+    pub volume: f64,
+}
+
+/// The surface of each label of a map, in its own file: `liver.stl` becomes `liver.stl` for one label,
+/// and `liver_spleen.stl` and so on for several. `segments` are the labels and their names; where it is
+/// empty, all labels, with those names.
+///
+/// # Errors
+/// Where the name ends in neither `.stl` nor `.obj`, the image has several channels, a label has no
+/// voxel, two names give one file, or a file exists or cannot be written.
+pub fn write_surfaces(
+    path: impl AsRef<Path>,
+    image: &Image,
+    segments: &[Segment],
+    options: &SurfaceOptions,
+) -> Result<Vec<Written>, WriteError> {
+    let path = path.as_ref();
+    let format = |what: String| WriteError::Format { path: path.to_owned(), what };
+    let end = path.extension().map(|end| end.to_string_lossy().to_lowercase()).unwrap_or_default();
+    if !["stl", "obj"].contains(&end.as_str()) {
+        return Err(format("expected a name that ends in .stl or .obj".to_owned()));
+    }
+    if image.channels() != 1 {
+        return Err(format(format!(
+            "surfaces are those of one label map; the image has {} channels",
+            image.channels()
+        )));
+    }
+    let values = image.to_vec();
+    let present = labels(&values).map_err(format)?;
+    let chosen: Vec<Segment> = match segments {
+        [] => present.iter().map(|label| Segment::new(*label, format!("{label}"))).collect(),
+        given => given.iter().filter(|segment| present.contains(&segment.label)).cloned().collect(),
+    };
+    if chosen.is_empty() {
+        let known = if present.is_empty() { "it has none".to_owned() } else { format!("it has {present:?}") };
+        return Err(format(format!("the image has no voxel of these labels; {known}")));
+    }
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for segment in &chosen {
+        let file = if chosen.len() == 1 { path.to_owned() } else { named(path, &segment.name, &end) };
+        if paths.contains(&file) {
+            return Err(format(format!("two labels would be written to {}; give them other names", file.display())));
+        }
+        if file.symlink_metadata().is_ok() {
+            return Err(format(format!("{} exists already; remove it, or give another name", file.display())));
+        }
+        paths.push(file);
+    }
+    let mut written = Vec::new();
+    for (segment, file) in chosen.iter().zip(paths) {
+        let made = surface_bytes(&values, image.shape(), &image.affine, segment, &end, options);
+        let (bytes, mesh) = made.map_err(|error| format(error.to_string()))?;
+        let io = |source| WriteError::Io { path: file.clone(), source };
+        hearth_files::replace(&file, bytes).map_err(io)?;
+        let (triangles, volume) = (mesh.faces().len(), mesh.volume());
+        written.push(Written { path: file, name: segment.name.clone(), triangles, volume });
+    }
+    Ok(written)
+}
+
+/// The surface of one label of a map `[X, Y, Z]`, Z fastest, as a file of this ending, `obj` or else
+/// `stl`, and as a mesh.
+///
+/// # Errors
+/// Those of [`Mesh`].
+pub fn surface_bytes(
+    values: &[f32],
+    shape: [usize; 3],
+    affine: &Affine,
+    segment: &Segment,
+    end: &str,
+    options: &SurfaceOptions,
+) -> Result<(Vec<u8>, Mesh), SurfaceError> {
+    let mut mesh = Mesh::of_label(values, shape, affine, segment.label as f32)?;
+    if options.smoothing > 0 {
+        mesh.smooth(Smoothing::default().iterations(options.smoothing))?;
+    }
+    mesh.decimate(options.decimate)?;
+    let bytes = match end {
+        "obj" => mesh.to_obj(&segment.name, options.space).into_bytes(),
+        _ => mesh.to_stl(options.space),
+    };
+    Ok((bytes, mesh))
+}
+
+/// The labels of a map, without the background.
+pub(super) fn labels(values: &[f32]) -> Result<Vec<u32>, String> {
+    if let Some(value) = values.iter().find(|v| !(**v >= 0.0 && v.fract() == 0.0 && **v <= u32::MAX as f32)) {
+        return Err(format!("a voxel has the value {value}; expected labels, whole numbers from 0"));
+    }
+    let mut all: Vec<u32> = Vec::new();
+    let mut last = 0.0;
+    for value in values.iter().filter(|value| **value != 0.0) {
+        if *value != last {
+            last = *value;
+            if let Err(place) = all.binary_search(&(*value as u32)) {
+                all.insert(place, *value as u32);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// A label's name as a part of a file's.
+pub fn file_part(name: &str) -> String {
+    let safe = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    name.chars().map(safe).collect()
+}
+
+/// The file of one of several labels.
+fn named(path: &Path, name: &str, end: &str) -> PathBuf {
+    let name = file_part(name);
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    path.with_file_name(format!("{stem}_{name}.{end}"))
+}

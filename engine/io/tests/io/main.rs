@@ -1,0 +1,8 @@
+//! Readers and writers as their users see them, against closed forms, recorded values and nibabel.
+
+mod blosc2;
+#[path = "../../../../tests/clients.rs"]
+mod clients;
+mod nifti;
+mod readers;
+mod volumes;

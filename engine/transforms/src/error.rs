@@ -1,0 +1,67 @@
+//! [`StepError`]: which step of a pipeline failed, for which case and files.
+
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+
+use hearth_image::TransformError;
+
+/// One value of a sample at the time a step failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueState {
+    /// Its key.
+    pub key: String,
+    /// The file it came from.
+    pub path: Option<PathBuf>,
+    /// `[C, X, Y, Z]`, where it is an image.
+    pub shape: Option<[usize; 4]>,
+    /// Voxel size in mm, where it is an image.
+    pub spacing: Option<[f64; 3]>,
+}
+
+/// A step of a pipeline failed: case, file, step, shape, spacing, what was expected; at most 12
+/// lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepError {
+    /// Name of the case.
+    pub case: String,
+    /// Number of the step, from 1.
+    pub step: usize,
+    /// Number of steps.
+    pub steps: usize,
+    /// The transform.
+    pub transform: String,
+    /// Its error.
+    pub error: TransformError,
+    /// The values concerned (or all images).
+    pub values: Vec<ValueState>,
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StepError { case, step, steps, transform, error, .. } = self;
+        write!(f, "case {case}, step {step} of {steps} ({transform}): {}", error.what)?;
+        let about = |v: &&ValueState| error.key.as_ref().is_none_or(|k| *k == v.key);
+        for value in self.values.iter().filter(about).take(3) {
+            let mut line = format!("\n  {}:", value.key);
+            if let Some(path) = &value.path {
+                let _ = write!(line, " file {}", path.display());
+            }
+            if let Some([c, x, y, z]) = value.shape {
+                let _ = write!(line, ", shape {x} x {y} x {z}, {c} channel{}", if c == 1 { "" } else { "s" });
+            }
+            if let Some([a, b, c]) = value.spacing {
+                let _ = write!(line, ", spacing {a:.4} x {b:.4} x {c:.4} mm");
+            }
+            f.write_str(&line)?;
+        }
+        if let Some(expected) = &error.expected {
+            write!(f, "\n  expected: {expected}")?;
+        }
+        if let Some(advice) = &error.advice {
+            write!(f, "\n  {advice}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for StepError {}

@@ -1,0 +1,32 @@
+//! Transforms of medical images, and pipelines of them.
+//!
+//! A [`Pipeline`] of [`transforms`] turns the files of a case into [`Sample`]s. Every random draw
+//! depends on seed, epoch, case, transform and rank only ([`DrawKey`]), so that the number of
+//! threads, the cache and resuming do not change results.
+
+#![forbid(unsafe_code)]
+
+mod cucim;
+mod draw;
+mod effect;
+mod error;
+mod from_tables;
+mod on_demand;
+pub mod params;
+pub mod patches;
+mod pipeline;
+mod sample;
+pub mod tiny;
+mod transform;
+pub mod transforms;
+
+pub use cucim::cucim_names;
+pub use draw::{Draw, DrawKey};
+pub use effect::Effect;
+pub use error::{StepError, ValueState};
+pub use from_tables::RecipeOptions;
+pub use on_demand::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
+pub use params::Keys;
+pub use pipeline::Pipeline;
+pub use sample::{Sample, Value};
+pub use transform::{Steps, Transform};

@@ -1,0 +1,210 @@
+//! The interface of transforms.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use hearth_image::TransformError;
+use hearth_registry::{Fault, FromPlugin, Kind, Place, type_name};
+use serde_json::json;
+
+use crate::{Draw, Effect, Sample};
+
+/// One step of a pipeline. Parameters have MONAI's names; values live on any device and stay there.
+/// One function is required, two for a random transform.
+///
+/// ```
+/// use hearth_transforms::{Draw, Pipeline, Sample, Transform};
+/// use hearth_image::{Image, TransformError};
+///
+/// /// Values below a threshold become the threshold.
+/// #[derive(Debug)]
+/// struct Floor {
+///     key: &'static str,
+///     least: f64,
+/// }
+///
+/// impl Transform for Floor {
+///     fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+///         sample.update(self.key, |image| Ok(Image { data: image.data.clamp_min(self.least), ..image }))?;
+///         Ok(vec![sample])
+///     }
+/// }
+///
+/// let floor = Floor { key: "image", least: -1000.0 };
+/// assert_eq!(floor.name(), "Floor");
+/// assert!(Pipeline::new(floor).is_ok());
+/// ```
+pub trait Transform: Send + Sync + Debug {
+    /// Its name in messages and recipes: MONAI's name, without the `d` of its dictionary form. By
+    /// default the name of the type.
+    fn name(&self) -> &'static str {
+        type_name::<Self>()
+    }
+
+    /// Whether it draws random numbers: a transform that uses its [`Draw`] must return true. Caches
+    /// keep the result of the steps before the first random one, and
+    /// [`Pipeline::without_random`](crate::Pipeline::without_random) omits it.
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    /// Whether it uses images only through the functions of [`spatial`](hearth_image::spatial),
+    /// [`Image::shape`](hearth_image::Image::shape) and [`Image::affine`](hearth_image::Image), never their
+    /// values. A run of such steps may be composed and sampled once.
+    fn is_lazy(&self) -> bool {
+        false
+    }
+
+    /// Whether a [lazy](Transform::is_lazy) step reads values before it works on images that way:
+    /// pending steps before it run first, its own operation may be delayed.
+    fn requires_current_data(&self) -> bool {
+        false
+    }
+
+    /// Whether it accepts the value of this key while it is still [stored](crate::StoredImage): it
+    /// only reads its shape ([`Sample::shape`], [`Sample::meta`]), crops boxes ([`Sample::crop`])
+    /// or draws from a list ([`Sample::index_list`]). Also true for keys that it does not use.
+    /// Every other value is read in full before the step.
+    fn reads_boxes(&self, key: &str) -> bool {
+        let _ = key;
+        false
+    }
+
+    /// The keys of parameters that are called neither `keys` nor `..._key`.
+    fn other_keys(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// What it does to the images it works on. Unless it says otherwise, a
+    /// [lazy](Transform::is_lazy) transform changes their size, and any other changes their values.
+    fn effect(&self) -> Effect {
+        if self.is_lazy() { Effect::Regrids } else { Effect::Values }
+    }
+
+    /// Whether it changes the numbers of labels from those in their files.
+    fn maps_labels(&self) -> bool {
+        false
+    }
+
+    /// Whether voxels of an image on a GPU are copied to the host's memory for its work, and back
+    /// where it changes them. A few numbers (a mean, a range) do not count. The run reports such
+    /// steps of the random part where images are on a GPU: each of them waits for the device.
+    fn through_host(&self) -> bool {
+        false
+    }
+
+    /// Does the work. Crops may give several samples for one.
+    ///
+    /// # Errors
+    /// Where the sample lacks a value that the transform needs.
+    fn apply(&self, sample: Sample, draw: &Draw) -> Result<Vec<Sample>, TransformError>;
+
+    /// Checks the parameters before the first case: `known` are the keys that exist at this step,
+    /// and the transform adds those that it creates.
+    ///
+    /// # Errors
+    /// Where a parameter is invalid or a key does not exist.
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
+        let _ = known;
+        Ok(())
+    }
+
+    /// Name and parameters, as in a recipe, for dry runs and cache keys. By default the fields in
+    /// their `Debug` form.
+    fn describe(&self) -> serde_json::Value {
+        json!({ "name": self.name(), "fields": format!("{self:?}") })
+    }
+
+    /// Receives the device of the run, before the first case; `None` means the CPU.
+    fn place(&mut self, device: Option<&Device>) {
+        let _ = device;
+    }
+}
+
+impl Kind for dyn Transform {
+    const WORD: &'static str = "transform";
+
+    const SHARED: &'static [(&'static str, &'static str)] = &[
+        ("keys", "Names of the values it works on."),
+        ("allow_missing_keys", "Skip keys that a sample does not have."),
+        ("prob", "Probability that the transform is applied, 0 to 1."),
+        ("mode", "Interpolation, one or per key."),
+        ("padding_mode", "How the outside is filled, one or per key."),
+        ("align_corners", "Whether the ends of an axis are the centres of its first and last voxel, one or per key."),
+        ("spatial_size", "Size of the result in voxels, one or per axis; -1 keeps that of the image."),
+        ("roi_size", "Size in voxels, one or per axis; -1 keeps that of the image."),
+    ];
+
+    const FROM_PLUGIN: Option<FromPlugin<Self>> = Some(crate::transforms::plugin::build);
+
+    /// MONAI's dictionary transforms have names with a `d` at the end, cuCIM's functions names in
+    /// lower case.
+    fn is_spelt(known: &str, written: &str) -> bool {
+        written.strip_suffix('d') == Some(known) || known.to_lowercase() == written.replace('_', "")
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(if self.through_host() { Place::ThroughHost } else { Place::WithTensor })
+    }
+}
+
+/// Transforms in order, as accepted by [`Pipeline::new`](crate::Pipeline::new): a tuple, a list, or
+/// one.
+pub trait Steps {
+    /// The transforms.
+    fn into_steps(self) -> Vec<Arc<dyn Transform>>;
+}
+
+impl<T: Transform + 'static> Steps for T {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        vec![Arc::new(self)]
+    }
+}
+
+impl Steps for Vec<Box<dyn Transform>> {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        self.into_iter().map(Arc::from).collect()
+    }
+}
+
+impl Steps for Vec<Arc<dyn Transform>> {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        self
+    }
+}
+
+impl Steps for () {
+    fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+        Vec::new()
+    }
+}
+
+/// Tuples of up to twelve; longer ones by nesting.
+macro_rules! steps_of_tuples {
+    ($($first:ident $($rest:ident)*)?) => {
+        $(
+            impl<$first: Steps, $($rest: Steps),*> Steps for ($first, $($rest,)*) {
+                #[allow(non_snake_case)]
+                fn into_steps(self) -> Vec<Arc<dyn Transform>> {
+                    let ($first, $($rest,)*) = self;
+                    [$first.into_steps(), $($rest.into_steps()),*].concat()
+                }
+            }
+            steps_of_tuples!($($rest)*);
+        )?
+    };
+}
+
+steps_of_tuples!(A B C D E F G H I J K L);
+
+/// [`Transform::describe`] for a transform whose fields are its parameters.
+pub(crate) fn describe(name: &str, parameters: &impl serde::Serialize) -> serde_json::Value {
+    let mut out = serde_json::Map::new();
+    out.insert("name".to_owned(), name.into());
+    if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(parameters) {
+        out.extend(fields);
+    }
+    out.into()
+}

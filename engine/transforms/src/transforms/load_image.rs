@@ -1,0 +1,212 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use hearth_image::TransformError;
+use hearth_io::Parts;
+use hearth_io::readers::{self, ReadOptions, read_parts};
+use hearth_registry::Fault;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::params::{Keys, check_key};
+use crate::transform::{Transform, describe};
+use crate::{Draw, Sample, Value};
+
+/// Reads the file of each key to f32, channel first, with the reader that recognizes it
+/// ([`readers`](hearth_io::readers)).
+///
+/// The last axis of a 4-D file, or the colours of a picture, become the channels, as MONAI's
+/// `LoadImage` and `EnsureChannelFirst` together have it. An image of several files (modalities,
+/// frames) has their channels one after another; files on different grids are an error.
+///
+/// ```
+/// # use hearth_transforms::{Sample, Value, tiny};
+/// # use hearth_io::{WriteOptions, write_image};
+/// # use hearth_transforms::transforms::LoadImage;
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("line.nii.gz");
+/// write_image(&path, &tiny::line([1.0, 2.0]), &WriteOptions::default())?;
+/// let sample = Sample::new("case").with("image", Value::Path(path));
+/// let made = tiny::run(LoadImage::new("image"), sample)?;
+/// assert_eq!(made[0].image("image")?.to_vec(), [1.0, 2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadImage {
+    keys: Keys,
+    /// The reader, by name; by default chosen by content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reader: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    npz_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    series: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    segments: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    aliases: BTreeMap<String, Vec<String>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    segments_as_channels: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reference_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    accept: Vec<String>,
+    #[serde(default)]
+    level: usize,
+    #[serde(default = "yes")]
+    reverse_indexing: bool,
+    #[serde(default)]
+    allow_missing_keys: bool,
+    /// Accepted for compatibility with MONAI: an image always has a channel axis here.
+    #[serde(default, skip_serializing)]
+    #[allow(dead_code)]
+    ensure_channel_first: bool,
+    /// Accepted for compatibility with MONAI: metadata always travel with the image.
+    #[serde(default, skip_serializing)]
+    #[allow(dead_code)]
+    image_only: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl LoadImage {
+    /// Loads these keys.
+    pub fn new(keys: impl Into<Keys>) -> Self {
+        LoadImage {
+            keys: keys.into(),
+            reader: None,
+            npz_key: None,
+            series: None,
+            segments: Vec::new(),
+            aliases: BTreeMap::new(),
+            segments_as_channels: false,
+            reference_key: None,
+            accept: Vec::new(),
+            level: 0,
+            reverse_indexing: true,
+            allow_missing_keys: false,
+            ensure_channel_first: true,
+            image_only: true,
+        }
+    }
+
+    /// What a sample calls the series of a key where the sample decides it, and not the recipe: the
+    /// value `KEY_series`, a text.
+    pub fn series_key(key: &str) -> String {
+        format!("{key}_series")
+    }
+
+    fn options(&self, sample: &Sample, key: &str) -> Result<ReadOptions, TransformError> {
+        let series = match sample.values.get(&Self::series_key(key)) {
+            Some(Value::Text(series)) => Some(series.clone()),
+            _ => self.series.clone(),
+        };
+        let mut options = ReadOptions::default();
+        options.reader = self.reader.clone();
+        options.npz_key = self.npz_key.clone();
+        options.series = series;
+        options.segments = self.segments.clone();
+        options.aliases = self.aliases.clone();
+        options.segments_as_channels = self.segments_as_channels;
+        options.reference = self.reference(sample)?;
+        options.accept = self.accept.clone();
+        options.level = self.level;
+        options.reverse_indexing = self.reverse_indexing;
+        Ok(options)
+    }
+
+    /// The file or folder of the images that regions were drawn on.
+    fn reference(&self, sample: &Sample) -> Result<Option<PathBuf>, TransformError> {
+        let Some(key) = &self.reference_key else { return Ok(None) };
+        let path = match sample.get(key).map_err(|e| e.at(key))? {
+            Value::Path(path) => Some(path.clone()),
+            Value::Image(image) => image.meta.path.clone(),
+            Value::Stored(image) => image.meta.path.clone(),
+            _ => None,
+        };
+        let unknown = || TransformError::new(format!("the file of `{key}` is not known")).at(key);
+        path.map(Some).ok_or_else(|| unknown().expected("loaded DICOM images, or their path"))
+    }
+}
+
+setters!(LoadImage {
+    /// The reader to use, by name (MONAI's names are accepted).
+    reader: Option<String>,
+    /// The array of an NPZ file.
+    npz_key: Option<String>,
+    /// The DICOM series of a folder with several: its UID, its description or a pattern of it, its
+    /// number, or a rule, `most-slices` or `thinnest`.
+    series: Option<String>,
+    /// The segments of a DICOM segmentation or the regions of a structure set, by name, description
+    /// or pattern (`GTV*`, in any case, whose regions become one): they become 1, 2, ...
+    segments: Vec<String>,
+    /// Other names of segments, for files that lack one: `GTV-1 = ["GTV_Mass_CT", "GTV*"]`. The
+    /// first that exists is used.
+    aliases: BTreeMap<String, Vec<String>>,
+    /// One channel for each of them, so that overlapping ones are complete.
+    segments_as_channels: bool,
+    /// The key of the DICOM images that they were drawn on: they are read on its grid.
+    reference_key: Option<String>,
+    /// Faults of a DICOM series that are accepted, as in `MissingSlices`; otherwise it is not read.
+    accept: Vec<String>,
+    /// The level of a whole-slide image.
+    level: usize,
+    /// Pictures have the width on their first axis.
+    reverse_indexing: bool,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl Transform for LoadImage {
+    fn name(&self) -> &'static str {
+        "LoadImage"
+    }
+
+    fn apply(&self, mut sample: Sample, _: &Draw) -> Result<Vec<Sample>, TransformError> {
+        for (_, key) in self.keys.of(&sample, self.allow_missing_keys) {
+            let parts = match sample.get(key).map_err(|e| e.at(key))? {
+                Value::Path(path) => Parts::new(vec![path.clone()]),
+                Value::Parts(parts) => parts.clone(),
+                // An image that is already in memory counts as loaded.
+                Value::Image(_) => continue,
+                other => {
+                    return Err(TransformError::new(format!("`{key}` is {}", other.kind())).expected("a path").at(key));
+                }
+            };
+            let options = self.options(&sample, key)?;
+            let image = read_parts(&parts, &options).map_err(|e| TransformError::new(e.to_string()).at(key))?;
+            sample.values.insert(key.to_owned(), Value::Image(image));
+        }
+        Ok(vec![sample])
+    }
+
+    fn check(&self, known: &mut BTreeSet<String>) -> Result<(), Fault> {
+        if self.keys.is_empty() {
+            return Err(Fault::at("keys", "names no value"));
+        }
+        if let Some(name) = &self.reader {
+            readers::by_name(name).map_err(|fault| Fault { path: "reader".to_owned(), ..fault })?;
+        }
+        readers::accepted(&self.accept).map_err(|what| Fault::at("accept", what))?;
+        let known_name = |name: &String| self.segments.iter().any(|segment| segment.eq_ignore_ascii_case(name));
+        if let Some(name) = self.aliases.keys().find(|name| !known_name(name)) {
+            let there = self.segments.join(", ");
+            let what = format!("{name:?} is none of the segments that are read ({there}); add it to `segments`");
+            return Err(Fault::at("aliases", what));
+        }
+        if let Some(key) = &self.reference_key {
+            check_key("reference_key", key, known)?;
+        }
+        known.extend(self.keys.iter().map(str::to_owned));
+        Ok(())
+    }
+
+    fn describe(&self) -> serde_json::Value {
+        describe(self.name(), self)
+    }
+}
+
+transform_entry!(LoadImage, r#"keys = ["path"]"#);

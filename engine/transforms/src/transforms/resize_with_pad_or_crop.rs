@@ -1,0 +1,98 @@
+use hearth_image::spatial::PadMode;
+use hearth_image::{Image, OneOrMany, TransformError};
+use hearth_registry::Fault;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::PadMethod;
+use super::center_spatial_crop::center_crop;
+use super::spatial_pad::pad_to_size;
+use crate::Effect;
+use crate::params::{Keys, resolve_size};
+
+/// Crops about the centre where an axis is longer than `spatial_size`, and pads where it is
+/// shorter; 0 or less keeps an axis.
+///
+/// ```
+/// # use hearth_transforms::{tiny, transforms::ResizeWithPadOrCrop};
+/// let image = tiny::apply(ResizeWithPadOrCrop::new("image", [4, 0, 0]), tiny::line([1.0, 2.0]))?;
+/// assert_eq!(image.to_vec(), [0.0, 1.0, 2.0, 0.0]);
+/// # Ok::<(), hearth_image::TransformError>(())
+/// ```
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeWithPadOrCrop {
+    keys: Keys,
+    spatial_size: OneOrMany<i64>,
+    #[serde(default)]
+    method: PadMethod,
+    #[serde(default)]
+    mode: OneOrMany<PadMode>,
+    #[serde(default, alias = "constant_values")]
+    value: f32,
+    #[serde(default)]
+    allow_missing_keys: bool,
+}
+
+impl ResizeWithPadOrCrop {
+    /// Padded with zeros, on both sides.
+    pub fn new(keys: impl Into<Keys>, spatial_size: impl Into<OneOrMany<i64>>) -> Self {
+        ResizeWithPadOrCrop {
+            keys: keys.into(),
+            spatial_size: spatial_size.into(),
+            method: PadMethod::default(),
+            mode: OneOrMany::default(),
+            value: 0.0,
+            allow_missing_keys: false,
+        }
+    }
+
+    /// Crops and pads one image; `place` is the index of its key.
+    ///
+    /// # Errors
+    /// Where `spatial_size` has too few axes, or the result would be too large.
+    pub fn resize(&self, image: Image, place: usize) -> Result<Image, TransformError> {
+        let size = resolve_size(&self.spatial_size, image.shape(), image.meta.spatial_dims)?;
+        pad_to_size(center_crop(image, size), size, self.method, self.mode.at(place).unwrap_or_default(), self.value)
+    }
+
+    /// Statistics of whole lines are taken on the host.
+    fn looks_at_all(&self) -> bool {
+        self.mode.as_slice().iter().any(|mode| mode.looks_at_all())
+    }
+
+    fn check_parameters(&self) -> Result<(), Fault> {
+        self.keys.check_list("mode", &self.mode)
+    }
+}
+
+setters!(ResizeWithPadOrCrop {
+    /// The sides on which voxels are added.
+    method: PadMethod,
+    /// How added voxels are filled, one or per key.
+    mode: OneOrMany<PadMode>,
+    /// The constant of [`PadMode::Constant`].
+    value: f32,
+    /// Skip keys that a sample does not have.
+    allow_missing_keys: bool,
+});
+
+impl ResizeWithPadOrCrop {
+    fn of_grid(&self) -> Effect {
+        Effect::sizing("spatial_size", self.spatial_size.as_slice())
+    }
+}
+
+per_image!(ResizeWithPadOrCrop {
+    apply: resize,
+    lazy: true,
+    check: check_parameters,
+    effect: of_grid,
+    through_host: Self::looks_at_all
+});
+
+transform_entry!(
+    ResizeWithPadOrCrop,
+    r#"keys = ["image", "label"]
+spatial_size = [20, 12, 16]"#
+);

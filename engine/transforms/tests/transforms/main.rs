@@ -1,0 +1,15 @@
+//! Transforms and pipelines as their users see them, against closed forms and recorded values.
+
+mod absurd;
+mod check_case;
+mod crops;
+#[path = "../../../dicom/tests/common/files.rs"]
+mod dicom;
+mod dicom_folders;
+mod intensity;
+mod lazy;
+mod pipeline;
+mod properties;
+mod registry;
+mod save_image;
+mod warps;
