@@ -114,8 +114,8 @@ fn differences(rows: &[Row], rooms: &[Room]) -> Vec<String> {
         if crates != row.crates.iter().collect() {
             let there =
                 if crates.is_empty() { "none".to_owned() } else { named(&crates.into_iter().collect::<Vec<_>>()) };
-            let told = if row.crates.is_empty() { "none".to_owned() } else { row.crates.join(", ") };
-            found.push(format!("{place}: the table names the crates {told}, the manifests {there}"));
+            let named_in_table = if row.crates.is_empty() { "none".to_owned() } else { row.crates.join(", ") };
+            found.push(format!("{place}: the table names the crates {named_in_table}, the manifests {there}"));
             continue;
         }
         for room in &here {
@@ -147,7 +147,7 @@ fn crates_use_what_the_table_of_architecture_allows() {
 }
 
 #[test]
-fn differences_are_told_in_both_directions() {
+fn differences_are_reported_in_both_directions() {
     let text = "| folder | crate | content | may use |\n|---|---|---|---|\n\
         | `a/` | `a` | x | `b`, `c` |\n| `p/{b,c}/` | `b`, `c` | x | none |\n| `d/` | no crate | x | none |\n";
     let room = |folder: &str, name: &str, uses: &[&str]| Room {

@@ -341,7 +341,7 @@ fn values(data: &Path, folder: &str, change: impl FnOnce(Tensor<4>) -> Tensor<4>
 
 type Damage = fn(&Path);
 
-/// Data sets that cannot be used, and parts of what is said of them.
+/// Data sets that cannot be used, and parts of the error.
 const DAMAGES: [(&str, Damage, &[&str]); 8] = [
     ("no folder", |data| std::fs::remove_dir_all(data).expect("removed"), &["no such file or folder"]),
     ("no list", |data| std::fs::remove_file(data.join("dataset.json")).expect("removed"), &["no dataset.json"]),

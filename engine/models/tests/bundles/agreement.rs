@@ -89,7 +89,7 @@ const REFUSED: [(&str, Change, &str); 20] = [
     ("too few features", |c| c["network_def"]["features"] = json!([4, 4]), "features"),
     ("an ambiguous truth", |c| c["network"] = "$@network_def if pandas.read_csv('t.csv') else None".into(), "truth of"),
     (
-        "an id beside the one that runs",
+        "an evaluator that only initialize runs",
         |c| {
             c["initialize"] = c["run"].clone();
             c.as_object_mut().map(|table| table.remove("run"));
@@ -142,7 +142,7 @@ fn the_list_and_the_run_take_the_same() -> Tested {
     Ok(())
 }
 
-/// A run id that the config does not have, and a config that is chosen by nobody.
+/// A run id that the config does not have, and a config that is not there.
 #[test]
 fn options_are_refused_by_both() -> Tested {
     let folder = tempfile::tempdir()?;
