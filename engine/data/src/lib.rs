@@ -73,7 +73,7 @@ pub use params::{Keys, OneOrMany};
 pub use pipeline::Pipeline;
 pub use progress::{CLEAR_LINE, Progress, Running};
 pub use readers::{ReadError, ReadOptions, Reader, read_image, read_image_with};
-pub use recipe::RecipeOptions;
+pub use recipe::{RecipeOptions, build_transform};
 pub use sample::{Sample, Value};
 pub use sampler::{
     DistributedSampler, DistributedWeightedRandomSampler, Sampler, SharedSampler, Turn, WeightedRandomSampler,
