@@ -84,7 +84,7 @@ pub(super) fn inference(recipe: &Recipe) -> Result<Value, Fault> {
     let inferer = if whole { component("SimpleInferer", &[], Map::new()) } else { inferers::inferer(recipe)? };
     put("inferer", inferer);
     let mut post = postprocessing(recipe, dims)?;
-    post.extend(written(recipe, makes, dims));
+    post.extend(written(makes, dims));
     put("postprocessing", composed(post));
     put(
         "checkpointloader",
@@ -176,7 +176,7 @@ fn latent_shape(recipe: &Recipe) -> Vec<usize> {
 }
 
 /// The end of the post-processing: what writes a prediction, unless a handler does.
-fn written(recipe: &Recipe, makes: Makes, dims: usize) -> Vec<Value> {
+fn written(makes: Makes, dims: usize) -> Vec<Value> {
     let pred = ("keys", json!("pred"));
     let saved =
         |more: Value| component("SaveImaged", &[pred.clone(), ("output_dir", json!("@output_dir"))], object(more));
@@ -191,15 +191,16 @@ fn written(recipe: &Recipe, makes: Makes, dims: usize) -> Vec<Value> {
         Makes::SlideMaps => vec![component("ToNumpyd", &[pred], Map::new())],
         Makes::Generated => {
             let plain = component("ToTensord", &[pred.clone()], object(json!({ "track_meta": false })));
-            let mut how = json!({
+            // Pictures of 2-D ones, where 0 is black and 1 is white.
+            let how = match dims {
+                2 => json!({ "output_ext": ".png", "scale": 255, "output_dtype": "$np.uint8" }),
+                _ => json!({ "output_dtype": "$np.float32" }),
+            };
+            let mut how = object(how);
+            how.extend(object(json!({
                 "output_postfix": "pred", "resample": false, "separate_folder": false, "meta_key_postfix": null,
-                "output_dtype": "$np.float32",
-            });
-            // Grey values, where a picture has them.
-            if dims == 2 && recipe.labels.len() <= 1 {
-                how["output_ext"] = json!(".nii.gz");
-            }
-            vec![plain, saved(how)]
+            })));
+            vec![plain, saved(Value::Object(how))]
         }
     }
 }

@@ -97,8 +97,12 @@ fn table(recipe: &Recipe) -> Result<Map<String, Value>, Fault> {
     Ok(table.as_object().cloned().unwrap_or_default())
 }
 
-/// Axes of the network's images: as its table says, or those of a shape with channels; else three.
+/// Axes of the images: those of the network, as its table says or as a shape with channels has them, else
+/// three; three where slices of volumes go through it.
 pub(super) fn dims(recipe: &Recipe) -> usize {
+    if recipe.inferer.name() == "SliceInferer" {
+        return 3;
+    }
     let node = recipe.network.node();
     let number = |key: &str| node.get(key).and_then(|node| usize::try_from(node.to_toml().as_integer()?).ok());
     let shape = |key: &str| node.get(key).map(|node| node.items().len().saturating_sub(1)).filter(|dims| *dims > 0);
@@ -116,7 +120,7 @@ mod tests {
 
     #[test]
     fn parameters_are_those_of_monai() {
-        let registry = Registry::<dyn NetworkSpec>::new();
+        let registry = Registry::<NetworkSpec>::new();
         for row in KNOWN {
             let entry = registry.entries().iter().find(|entry| entry.name == row.name);
             let entry = entry.unwrap_or_else(|| panic!("no network {}", row.name));
