@@ -67,6 +67,9 @@ fn a_bundle_says_what_the_recipe_does() {
     fail(&["export", &text(&run), "--to", "bundle", "-o", &out], 1, &["not empty"]);
     fail(&["export", &text(&run), "--to", "bundle"], 1, &["--out"]);
     fail(&["export", &text(&run), "--to", "onnx", "--license", "x"], 1, &["--licence"]);
+    // A folder of folds.
+    let words = ["such as", "run", "--to hearth"];
+    fail(&["export", &text(dir.path()), "--to", "bundle", "-o", &text(&dir.path().join("folds"))], 1, &words);
 }
 
 /// The only label map in a folder.

@@ -41,17 +41,16 @@ fn entry_of(step: &Node, dims: usize, slides: bool) -> Result<Option<Value>, Fau
         return entry_of(inner, dims, slides).map_err(|fault| fault.under("transform"));
     }
     let keys = keys(step);
-    let Some(place) = keys.iter().position(|key| key == IMAGE) else {
-        return if step.get("keys").is_some() { Ok(None) } else { transform(step, Scope::one(dims), IMAGE) };
-    };
-    if step.text("only") == Some("train") || is_random(step)? {
+    let place = keys.iter().position(|key| key == IMAGE);
+    let of_others = place.is_none() && step.get("keys").is_some();
+    if of_others || step.text("only") == Some("train") || is_random(step)? {
         return Ok(None);
     }
-    if slides && known_as::<dyn Transform>(step.text("name").unwrap_or_default()).is_some_and(|n| REGIONS.contains(&n))
-    {
+    let name = known_as::<dyn Transform>(step.text("name").unwrap_or_default());
+    if slides && name.is_some_and(|name| REGIONS.contains(&name)) {
         return Ok(None);
     }
-    transform(step, Scope { place, keys: keys.len(), dims }, IMAGE)
+    transform(step, Scope { place: place.unwrap_or(0), keys: keys.len().max(1), dims }, IMAGE)
 }
 
 /// A transform of one key.
@@ -64,7 +63,7 @@ pub(super) fn transform(step: &Node, scope: Scope, key: &str) -> Result<Option<V
     if is_of_a_plugin(written) {
         return Err(refused("it is a plugin's, which MONAI does not have"));
     }
-    let name = known_as::<dyn Transform>(written).ok_or_else(|| refused("write it by its name in MONAI"))?;
+    let name = known_as::<dyn Transform>(written).ok_or_else(|| refused("it is cuCIM's name; write MONAI's"))?;
     let (row, is_written) = find(name).ok_or_else(|| refused("MONAI has none that computes the same"))?;
     let mut table = completed(step)?;
     COMMON.iter().for_each(|common| drop(table.remove(*common)));
@@ -91,11 +90,7 @@ fn is_random(step: &Node) -> Result<bool, Fault> {
     let mut table = step.clone();
     table.remove("only");
     table.remove("batch");
-    // Of cuCIM's names only those of MONAI's transforms are known here.
-    match hearth_data::build_transform(&table) {
-        Ok(step) => Ok(step.is_random()),
-        Err(fault) => Err(fault),
-    }
+    Ok(hearth_data::build_transform(&table)?.is_random())
 }
 
 fn keys(step: &Node) -> Vec<String> {

@@ -69,34 +69,17 @@ pub(super) fn inference(recipe: &Recipe) -> Result<Value, Fault> {
     put("device", json!("$torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')"));
     put("network_def", network(recipe)?);
     put("network", json!("$@network_def.to(@device)"));
-    put(
-        "dataloader",
-        component(
-            "DataLoader",
-            &[],
-            object(json!({
-                "dataset": "@dataset", "batch_size": recipe.learns().patches().map_or(1, |how| how.batch), "shuffle": false,
-                "num_workers": 0,
-            })),
-        ),
-    );
+    let batch = recipe.learns().patches().map_or(1, |how| how.batch);
+    let loader = json!({ "dataset": "@dataset", "batch_size": batch, "shuffle": false, "num_workers": 0 });
+    put("dataloader", made("DataLoader", loader));
     let whole = matches!(makes, Makes::SlideMaps | Makes::Generated);
-    let inferer = if whole { component("SimpleInferer", &[], Map::new()) } else { inferers::inferer(recipe)? };
-    put("inferer", inferer);
+    put("inferer", if whole { made("SimpleInferer", json!({})) } else { inferers::inferer(recipe)? });
     let mut post = postprocessing(recipe, dims)?;
     post.extend(written(makes, dims));
-    put("postprocessing", composed(post));
-    put(
-        "checkpointloader",
-        component(
-            "CheckpointLoader",
-            &[],
-            object(json!({
-                "load_path": "$@bundle_root + '/models/model.pt'", "load_dict": { "model": "@network" },
-                "map_location": "@device",
-            })),
-        ),
-    );
+    put("postprocessing", made("Compose", json!({ "transforms": post })));
+    let path = "$@bundle_root + '/models/model.pt'";
+    let weights = json!({ "load_path": path, "load_dict": { "model": "@network" }, "map_location": "@device" });
+    put("checkpointloader", made("CheckpointLoader", weights));
     for (key, value) in handlers(makes) {
         put(key, value);
     }
@@ -105,22 +88,19 @@ pub(super) fn inference(recipe: &Recipe) -> Result<Value, Fault> {
     Ok(Value::Object(config))
 }
 
-fn object(value: Value) -> Map<String, Value> {
-    value.as_object().cloned().unwrap_or_default()
-}
-
-fn composed(transforms: Vec<Value>) -> Value {
-    component("Compose", &[("transforms", Value::Array(transforms))], Map::new())
+/// A component of these parameters.
+fn made(target: &str, parameters: Value) -> Value {
+    component(target, &[], parameters.as_object().cloned().unwrap_or_default())
 }
 
 /// Where images come from, up to the data set.
 fn cases(recipe: &Recipe, makes: Makes, dims: usize) -> Result<Vec<(&'static str, Value)>, Fault> {
     if makes == Makes::Generated {
-        let data = json!("$[torch.randn(@latent_shape) for i in range(@num_samples)]");
+        let data = "$[torch.randn(@latent_shape) for i in range(@num_samples)]";
         return Ok(vec![
             ("latent_shape", json!(latent_shape(recipe))),
             ("num_samples", json!(16)),
-            ("dataset", component("Dataset", &[("data", data)], Map::new())),
+            ("dataset", made("Dataset", json!({ "data": data }))),
         ]);
     }
     let list = "$[{'image': path} for path in sorted(glob.glob(os.path.join(@dataset_dir, @image_pattern)))]";
@@ -130,27 +110,21 @@ fn cases(recipe: &Recipe, makes: Makes, dims: usize) -> Result<Vec<(&'static str
         ("image_pattern", json!(makes.pattern(dims))),
         ("datalist", json!(list)),
     ];
-    let data = ("data", json!("@datalist"));
-    let steps = ("transform", json!("@preprocessing"));
     let dataset = match recipe.learns().patches() {
         Some(how) => {
             // Patches come as bytes.
-            let as_floats = object(json!({ "keys": "image", "dtype": "$np.float32" }));
-            transforms.insert(0, component("CastToTyped", &[], as_floats));
+            transforms.insert(0, made("CastToTyped", json!({ "keys": "image", "dtype": "$np.float32" })));
             cases.push(("whole_slide_reader", json!("OpenSlide")));
             cases.push(("mask_level", json!(mask_level(how)?)));
-            component(
-                "MaskedPatchWSIDataset",
-                &[data, steps],
-                object(json!({
-                    "patch_size": [how.patch_size, how.patch_size], "patch_level": how.level,
-                    "mask_level": "@mask_level", "reader": "@whole_slide_reader",
-                })),
-            )
+            let patches = json!({
+                "data": "@datalist", "transform": "@preprocessing", "patch_size": [how.patch_size, how.patch_size],
+                "patch_level": how.level, "mask_level": "@mask_level", "reader": "@whole_slide_reader",
+            });
+            made("MaskedPatchWSIDataset", patches)
         }
-        None => component("Dataset", &[data, steps], Map::new()),
+        None => made("Dataset", json!({ "data": "@datalist", "transform": "@preprocessing" })),
     };
-    cases.extend([("preprocessing", composed(transforms)), ("dataset", dataset)]);
+    cases.extend([("preprocessing", made("Compose", json!({ "transforms": transforms }))), ("dataset", dataset)]);
     Ok(cases)
 }
 
@@ -177,30 +151,29 @@ fn latent_shape(recipe: &Recipe) -> Vec<usize> {
 
 /// The end of the post-processing: what writes a prediction, unless a handler does.
 fn written(makes: Makes, dims: usize) -> Vec<Value> {
-    let pred = ("keys", json!("pred"));
-    let saved =
-        |more: Value| component("SaveImaged", &[pred.clone(), ("output_dir", json!("@output_dir"))], object(more));
+    let saved = |postfix: &str, mut how: Map<String, Value>| {
+        how.extend([("resample".to_owned(), json!(false)), ("separate_folder".to_owned(), json!(false))]);
+        let to = [("keys", json!("pred")), ("output_dir", json!("@output_dir")), ("output_postfix", json!(postfix))];
+        component("SaveImaged", &to, how)
+    };
+    let dtype = |name: &str| Map::from_iter([("output_dtype".to_owned(), json!(name))]);
     match makes {
-        Makes::Maps => vec![saved(json!({
-            "output_postfix": "seg", "output_dtype": "$np.uint8", "resample": false, "separate_folder": false,
-        }))],
-        Makes::Images => vec![saved(json!({
-            "output_postfix": "pred", "output_dtype": "$np.float32", "resample": false, "separate_folder": false,
-        }))],
+        Makes::Maps => vec![saved("seg", dtype("$np.uint8"))],
+        Makes::Images => vec![saved("pred", dtype("$np.float32"))],
         Makes::Scores => Vec::new(),
-        Makes::SlideMaps => vec![component("ToNumpyd", &[pred], Map::new())],
+        Makes::SlideMaps => vec![made("ToNumpyd", json!({ "keys": "pred" }))],
         Makes::Generated => {
-            let plain = component("ToTensord", &[pred.clone()], object(json!({ "track_meta": false })));
             // Pictures of 2-D ones, where 0 is black and 1 is white.
-            let how = match dims {
-                2 => json!({ "output_ext": ".png", "scale": 255, "output_dtype": "$np.uint8" }),
-                _ => json!({ "output_dtype": "$np.float32" }),
+            let mut how = match dims {
+                2 => dtype("$np.uint8"),
+                _ => dtype("$np.float32"),
             };
-            let mut how = object(how);
-            how.extend(object(json!({
-                "output_postfix": "pred", "resample": false, "separate_folder": false, "meta_key_postfix": null,
-            })));
-            vec![plain, saved(Value::Object(how))]
+            if dims == 2 {
+                how.extend([("output_ext".to_owned(), json!(".png")), ("scale".to_owned(), json!(255))]);
+            }
+            // There is no file that they are named by.
+            how.insert("meta_key_postfix".to_owned(), Value::Null);
+            vec![made("ToTensord", json!({ "keys": "pred", "track_meta": false })), saved("pred", how)]
         }
     }
 }
@@ -208,37 +181,32 @@ fn written(makes: Makes, dims: usize) -> Vec<Value> {
 fn handlers(makes: Makes) -> Vec<(&'static str, Value)> {
     match makes {
         Makes::Scores => {
-            let table = component(
-                "ClassificationSaver",
-                &[("output_dir", json!("@output_dir"))],
-                object(json!({
-                    "filename": "scores.csv",
-                    "batch_transform": "$lambda batch: [case['image'].meta for case in batch]",
-                    "output_transform": "$monai.handlers.from_engine(['pred'])",
-                })),
-            );
-            vec![("scores", table), ("handlers", json!(["@checkpointloader", "@scores"]))]
+            let table = json!({
+                "output_dir": "@output_dir", "filename": "scores.csv",
+                "batch_transform": "$lambda batch: [case['image'].meta for case in batch]",
+                "output_transform": "$monai.handlers.from_engine(['pred'])",
+            });
+            vec![("scores", made("ClassificationSaver", table)), ("handlers", json!(["@checkpointloader", "@scores"]))]
         }
         Makes::SlideMaps => {
-            let maps = component("ProbMapProducer", &[("output_dir", json!("@output_dir"))], Map::new());
+            let maps = made("ProbMapProducer", json!({ "output_dir": "@output_dir" }));
             vec![("maps", maps), ("handlers", json!(["@checkpointloader", "@maps"]))]
         }
-        _ => vec![("handlers", json!(["@checkpointloader"]))],
+        Makes::Maps | Makes::Images | Makes::Generated => vec![("handlers", json!(["@checkpointloader"]))],
     }
 }
 
 fn evaluator(makes: Makes) -> Value {
-    let mut evaluator = object(json!({
+    let mut evaluator = json!({
         "device": "@device", "val_data_loader": "@dataloader", "network": "@network", "inferer": "@inferer",
         "postprocessing": "@postprocessing", "val_handlers": "@handlers", "amp": false,
-    }));
+    });
     match makes {
-        Makes::SlideMaps => drop(evaluator.insert("decollate".to_owned(), json!(false))),
+        Makes::SlideMaps => evaluator["decollate"] = json!(false),
         Makes::Generated => {
-            let whole = "$lambda batchdata, *_, **__: (batchdata.to(@device), None, (), {})";
-            evaluator.insert("prepare_batch".to_owned(), json!(whole));
+            evaluator["prepare_batch"] = json!("$lambda batchdata, *_, **__: (batchdata.to(@device), None, (), {})");
         }
-        _ => {}
+        Makes::Maps | Makes::Images | Makes::Scores => {}
     }
-    component("SupervisedEvaluator", &[], evaluator)
+    made("SupervisedEvaluator", evaluator)
 }

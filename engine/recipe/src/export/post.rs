@@ -86,7 +86,7 @@ fn one(recipe: &Recipe, table: &Node) -> Result<Step, Fault> {
     if known_as::<dyn Transform>(written) != Some("ResolveRegions") {
         return Ok(Step::Transform(table.clone()));
     }
-    let classes = table.get("classes").map(|classes| serde_json::to_value(classes)).transpose();
+    let classes = table.get("classes").map(serde_json::to_value).transpose();
     let classes = classes.map_err(|error| Fault::at("classes", error.to_string()))?.unwrap_or_default();
     let classes: Vec<Vec<i64>> =
         serde_json::from_value(classes).map_err(|error| Fault::at("classes", error.to_string()))?;

@@ -9,9 +9,8 @@ pub(super) const COMMON: [&str; 5] = ["name", "keys", "only", "batch", "allow_mi
 /// Padding: how it is filled.
 const PADS: &[(&str, Rule)] = &[("mode", EachKey), ("value", Fill)];
 
-/// Sampling on a grid. MONAI computes positions in the type `dtype`, f64 by default, as it is done here.
-const SAMPLES: &[(&str, Rule)] =
-    &[("mode", Grid), ("padding_mode", EachKey), ("align_corners", EachKey), ("dtype", NoEffect)];
+/// Sampling on a grid.
+const SAMPLES: &[(&str, Rule)] = &[("mode", Grid), ("padding_mode", EachKey), ("align_corners", EachKey)];
 
 /// Transforms of MONAI's dictionary form: its class is the name and `d`.
 const KNOWN: &[Row] = &[
@@ -98,6 +97,7 @@ const KNOWN: &[Row] = &[
             ("mode", Grid),
             ("padding_mode", EachKey),
             ("align_corners", EachKey),
+            // MONAI computes positions in this type, f64 by default, as it is done here.
             ("dtype", NoEffect),
             ("scale_extent", EachKey),
         ],

@@ -30,8 +30,11 @@ fn json_of(path: &Path) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Configurations of all bundled recipes, or why there is none.
-fn all() -> Result<Vec<(&'static str, Result<BundleConfigs, String>)>, Box<dyn Error>> {
+/// A bundled recipe, and its configurations, or why there is none.
+type Exported = (&'static str, Result<BundleConfigs, String>);
+
+/// Those of all bundled recipes.
+fn all() -> Result<Vec<Exported>, Box<dyn Error>> {
     let mut made = Vec::new();
     for recipe in bundled::ALL {
         let configs = BundleConfigs::of(&recipe.document()?).map_err(|error| error.to_string());
