@@ -8,7 +8,7 @@ use hearth_models::nnunet::{ExportOptions, export};
 
 use crate::commands::package::{self, PackageArgs};
 use crate::error::{Context, Failure, Outcome};
-use crate::folders::{check_free, open_run};
+use crate::folders::{check_free, is_run, open_run};
 use crate::out;
 
 /// Arguments of `hearth export`.
@@ -48,7 +48,7 @@ pub enum Target {
     Hearth,
     /// A model folder of nnU-Net v2, of a run whose recipe `hearth plan` wrote
     Nnunet,
-    /// A bundle that MONAI runs
+    /// A bundle that MONAI runs, of one run
     Bundle,
     /// An ONNX model of the network alone, for ONNX Runtime, OpenVINO, TensorRT
     Onnx,
@@ -107,8 +107,23 @@ fn to_bundle(args: &Args, out: &Path) -> Outcome {
     };
     let license = args.package.licence.as_ref().map(read).transpose()?;
     let options = BundleOptions { checkpoint: args.checkpoint.clone(), license };
+    if let Some(fold) = fold_in(&args.run) {
+        let (folder, fold) = (args.run.display(), fold.display());
+        let what = "holds runs of a cross-validation, and a bundle is made of one network";
+        let advice = "or make one package of all of them with --to hearth";
+        return Err(Failure::new(format!("{folder} {what}: give one of them, such as {fold}, {advice}")));
+    }
     listed(&bundle(&open_run(&args.run)?, out, &options)?);
     Ok(())
+}
+
+/// The first run in a folder that is no run itself.
+fn fold_in(folder: &Path) -> Option<PathBuf> {
+    if is_run(folder) {
+        return None;
+    }
+    let entries = std::fs::read_dir(folder).ok()?;
+    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_run(path)).min()
 }
 
 fn to_onnx(args: &Args, out: &Path) -> Outcome {

@@ -1,5 +1,8 @@
 //! A run as an ONNX model and as a bundle of MONAI; the bundle gives what `hearth predict` gives.
 
+mod kinds;
+mod twins;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +67,9 @@ fn a_bundle_says_what_the_recipe_does() {
     fail(&["export", &text(&run), "--to", "bundle", "-o", &out], 1, &["not empty"]);
     fail(&["export", &text(&run), "--to", "bundle"], 1, &["--out"]);
     fail(&["export", &text(&run), "--to", "onnx", "--license", "x"], 1, &["--licence"]);
+    // A folder of folds.
+    let words = ["such as", "run", "--to hearth"];
+    fail(&["export", &text(dir.path()), "--to", "bundle", "-o", &text(&dir.path().join("folds"))], 1, &words);
 }
 
 /// The only label map in a folder.
@@ -100,11 +106,11 @@ fn a_bundle_predicts_what_its_run_does() {
 fn what_a_bundle_cannot_say_is_an_error() {
     let dir = tempfile::tempdir().expect("a folder");
     let step = "transforms=[{ name = \"LoadImage\", keys = [\"image\", \"label\"] }, { name = \"EnsureChannelFirst\", \
-                keys = [\"image\", \"label\"] }, { name = \"MedianSmooth\", keys = [\"image\"] }, { name = \
+                keys = [\"image\", \"label\"] }, { name = \"NnunetPreviousStage\", keys = [\"image\"], labels_key = \"stage\", labels = [1] }, { name = \
                 \"RandSpatialCrop\", keys = [\"image\", \"label\"], roi_size = [16, 16, 16], random_size = false }]";
     let (run, _) = run(dir.path(), &["training.epochs=1", step]);
     let out = text(&dir.path().join("bundle"));
-    fail(&["export", &text(&run), "--to", "bundle", "-o", &out, "--checkpoint", "latest"], 1, &["MedianSmooth"]);
+    fail(&["export", &text(&run), "--to", "bundle", "-o", &out, "--checkpoint", "latest"], 1, &["NnunetPreviousStage"]);
     assert!(!Path::new(&out).exists());
 }
 

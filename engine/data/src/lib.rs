@@ -36,7 +36,8 @@ pub use hearth_io::{
 
 pub use hearth_transforms::{
     BoxSource, Draw, DrawKey, Effect, IndexList, IndexSource, Keys, Pipeline, RecipeOptions, Sample, StepError, Steps,
-    StoredImage, StoredIndices, Transform, Value, ValueState, cucim_names, patches, setters, tiny, transforms,
+    StoredImage, StoredIndices, Transform, Value, ValueState, build_transform, cucim_names, patches, setters, tiny,
+    transforms,
 };
 
 #[cfg(feature = "download")]

@@ -24,7 +24,7 @@ pub use cucim::cucim_names;
 pub use draw::{Draw, DrawKey};
 pub use effect::Effect;
 pub use error::{StepError, ValueState};
-pub use from_tables::RecipeOptions;
+pub use from_tables::{RecipeOptions, build_transform};
 pub use on_demand::{BoxSource, IndexList, IndexSource, StoredImage, StoredIndices};
 pub use params::Keys;
 pub use pipeline::Pipeline;

@@ -38,6 +38,9 @@ pub(crate) const LOADERS: [&str; 2] = ["DataLoader", "ThreadDataLoader"];
 pub(crate) const DATASETS: [&str; 6] =
     ["Dataset", "CacheDataset", "PersistentDataset", "CacheNTransDataset", "LMDBDataset", "SmartCacheDataset"];
 
+/// Tensors that a list of cases may hold: random numbers, or one number throughout.
+const DRAWN: [&str; 4] = ["torch.rand", "torch.randn", "torch.ones", "torch.zeros"];
+
 impl Loading {
     /// Of the value of `val_data_loader`; `images` replace what the config lists.
     ///
@@ -90,7 +93,7 @@ impl Loading {
         let draws: Option<Vec<&Arc<CallValue>>> = list
             .iter()
             .map(|value| match value {
-                Value::Call(call) if matches!(call.name.as_str(), "torch.rand" | "torch.randn") => Some(call),
+                Value::Call(call) if DRAWN.contains(&call.name.as_str()) => Some(call),
                 _ => None,
             })
             .collect();
@@ -136,7 +139,7 @@ pub(crate) fn list(dataset: &Component, data: Option<&Value>, folder: &Path) -> 
     }
 }
 
-/// A tensor of random numbers of our own, the same each time.
+/// A tensor of one number, or of random numbers of our own, the same each time.
 fn draw(dataset: &Component, call: &CallValue, place: usize, seed: i64) -> Result<Tensor<4>, Fault> {
     let sizes: Option<Vec<usize>> = match call.args.first().and_then(Value::as_slice) {
         Some(list) => list.iter().map(|size| usize::try_from(size.as_int()?).ok()).collect(),
@@ -149,6 +152,8 @@ fn draw(dataset: &Component, call: &CallValue, place: usize, seed: i64) -> Resul
     let mut values = vec![0.0; count];
     let draw = DrawKey::new(seed.unsigned_abs(), 0, 0).draw("noise", 0, place);
     match call.name.as_str() {
+        "torch.zeros" => {}
+        "torch.ones" => values.fill(1.0),
         "torch.randn" => draw.add_normal(&mut values, 0.0, 1.0),
         _ => draw.fill_uniform(&mut values, 0.0, 1.0),
     }

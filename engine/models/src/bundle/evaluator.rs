@@ -535,5 +535,16 @@ pub(crate) fn inferer(evaluator: &Component) -> Result<Box<dyn Inferer>, Fault> 
     if is(component, &["SimpleInferer"]) {
         return Ok(Box::new(SimpleInferer {}));
     }
-    registry.build(&table(component, entry.name, &DEVICES, false)?).map_err(|error| fault(component, error.to_string()))
+    let splitter = component.get("splitter").and_then(Value::as_component);
+    let without = if splitter.is_some() { [&DEVICES[..], &["splitter"]].concat() } else { DEVICES.to_vec() };
+    let mut given = table(component, entry.name, &without, false)?;
+    if let Some(splitter) = splitter {
+        if !is(splitter, &["SlidingWindowSplitter"]) {
+            return Err(fault(splitter, "is a splitter that is not here; SlidingWindowSplitter is"));
+        }
+        let mut parts = table(splitter, "SlidingWindowSplitter", &["device"], false)?;
+        parts.remove("name");
+        given.insert("splitter", parts);
+    }
+    registry.build(&given).map_err(|error| fault(component, error.to_string()))
 }

@@ -372,9 +372,16 @@ impl Machine<'_> {
                 let high = number(2, "max").unwrap_or(f64::from(f32::MAX));
                 Field { data: field.data.clamp(low, high), ..field }
             }
-            "sigmoid" => {
+            "sigmoid" | "tanh" | "relu" | "exp" | "logsigmoid" => {
                 let field = self.field(next()?)?;
-                Field { data: activation::sigmoid(field.data), kind: Kind::Float, ..field }
+                let data = match short.as_str() {
+                    "sigmoid" => activation::sigmoid(field.data),
+                    "tanh" => field.data.tanh(),
+                    "relu" => activation::relu(field.data),
+                    "exp" => field.data.exp(),
+                    _ => activation::log_sigmoid(field.data),
+                };
+                Field { data, kind: Kind::Float, ..field }
             }
             "argmax" => {
                 let field = self.field(next()?)?;

@@ -1,25 +1,31 @@
 //! Trained networks for other programs: ONNX models and bundles of MONAI.
 
 mod bundle;
+mod chain;
+mod inference;
+mod inferers;
+mod metadata;
+#[cfg(test)]
+mod monai;
+mod networks;
 mod onnx;
-mod steps;
+mod post;
+mod rule;
+mod transforms;
 
-pub use bundle::{BundleOptions, bundle};
+pub use bundle::{BundleConfigs, BundleOptions, BundleWeights, bundle, bundle_of};
 pub use onnx::{OnnxExport, onnx};
 
+use hearth_data::Transform;
 use hearth_registry::Node;
 use serde_json::Value;
 
 use hearth_recipe::recipe::Recipe;
 
-/// The name of a transform without the `d` of dictionaries.
-fn plain(name: &str) -> &str {
-    name.strip_suffix('d').unwrap_or(name)
-}
-
 /// The parameter of the recipe's transform of this name.
 fn parameter(recipe: &Recipe, transform: &str, key: &str) -> Option<Value> {
-    let named = |step: &&Node| step.text("name").is_some_and(|name| plain(name) == transform);
+    let named =
+        |step: &&Node| step.text("name").is_some_and(|name| rule::known_as::<dyn Transform>(name) == Some(transform));
     let value = recipe.transforms.iter().find(named)?.get(key)?.to_toml();
     serde_json::to_value(value).ok()
 }

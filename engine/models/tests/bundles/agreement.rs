@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use hearth_recipe::bundle::{Bundle, ConfigNeeds, RunOptions, needs, run};
+use hearth_models::bundle::{Bundle, ConfigNeeds, RunOptions, needs, run};
 use serde_json::{Value, json};
 
 use crate::mistakes::bundle;

@@ -2,7 +2,10 @@
 
 mod agreement;
 mod classification;
+#[path = "../../../../tests/clients.rs"]
+mod clients;
 mod diffusion;
+mod exports;
 mod mistakes;
 mod needs;
 mod replay;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use hearth_recipe::bundle::{Bundle, FaultKind, RunOptions, convert, needs};
+use hearth_models::bundle::{Bundle, FaultKind, RunOptions, convert, needs};
 use hearth_recipe::recipe::Recipe;
 
 type Tested = Result<(), Box<dyn Error>>;

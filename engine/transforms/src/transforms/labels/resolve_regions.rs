@@ -47,7 +47,10 @@ impl ResolveRegions {
 
     /// Channels in the order in which they are written, and the label that each writes: the first that
     /// no smaller region has.
-    fn order(&self) -> Result<Vec<(usize, i64)>, Fault> {
+    ///
+    /// # Errors
+    /// Regions that no label map can hold.
+    pub fn order(&self) -> Result<Vec<(usize, i64)>, Fault> {
         let sets: Vec<BTreeSet<i64>> = self.classes.iter().map(|labels| labels.iter().copied().collect()).collect();
         let mut order: Vec<usize> = (0..sets.len()).collect();
         order.sort_by_key(|region| (Reverse(sets[*region].len()), *region));

@@ -1,0 +1,220 @@
+//! How parameters of a component are written for MONAI.
+
+use hearth_registry::{Fault, Registry};
+use serde_json::{Map, Value, json};
+
+/// How a parameter is written. Without a rule it is written under its own name: MONAI has a parameter of
+/// this name and meaning. Defaults are always written, because MONAI's may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// Of one value for each key, that of the image.
+    EachKey,
+    /// The same, for interpolation on a grid: MONAI's word for `linear` and `trilinear` is `bilinear`.
+    Grid,
+    /// The same, for interpolation of PyTorch, whose word depends on the number of axes.
+    Axes,
+    /// The same, written where it is true: PyTorch refuses false for `area` and `nearest`.
+    WhenTrue,
+    /// A comparison such as `> 0`, as a function.
+    Comparison,
+    /// The number of constant padding, which MONAI takes for no other mode.
+    Fill,
+    /// A number, without a fraction where it is whole.
+    Whole,
+    /// Always written: as null where the recipe has none, since MONAI has no default.
+    OrNull,
+    /// The key of the image; no other value is part of a bundle.
+    Image,
+    /// Without effect on the values of an image that both can read.
+    NoEffect,
+    /// MONAI has no such parameter: refused unless it has this value, as JSON; `null` is one that is not
+    /// given.
+    Only(&'static str),
+}
+
+/// A component that MONAI has, and the parameters that are not written as they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// The name here and in MONAI.
+    pub name: &'static str,
+    /// What is written in another way.
+    pub rules: &'static [(&'static str, Rule)],
+}
+
+impl Row {
+    /// A component whose parameters are the same.
+    pub const fn same(name: &'static str) -> Self {
+        Row { name, rules: &[] }
+    }
+
+    /// A component with these exceptions.
+    pub const fn of(name: &'static str, rules: &'static [(&'static str, Rule)]) -> Self {
+        Row { name, rules }
+    }
+
+    /// The rule of a parameter.
+    pub fn rule(&self, key: &str) -> Option<Rule> {
+        self.rules.iter().find(|(known, _)| *known == key).map(|(_, rule)| *rule)
+    }
+}
+
+/// What a component works on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scope {
+    /// The place of the image among the keys, and how many keys there are.
+    pub place: usize,
+    /// How many keys there are.
+    pub keys: usize,
+    /// Axes of the network's images.
+    pub dims: usize,
+}
+
+impl Scope {
+    /// One key alone.
+    pub fn one(dims: usize) -> Self {
+        Scope { place: 0, keys: 1, dims }
+    }
+}
+
+/// The parameters of a component for MONAI, of its table with every default.
+///
+/// # Errors
+/// A parameter that MONAI does not have, by its key.
+pub(super) fn parameters(row: &Row, table: &Map<String, Value>, scope: Scope) -> Result<Map<String, Value>, Fault> {
+    let mut written = Map::new();
+    for (key, value) in table {
+        if let Some(value) = parameter(row, table, (key, value), scope)? {
+            written.insert(key.clone(), value);
+        }
+    }
+    for (key, _) in row.rules.iter().filter(|(_, rule)| *rule == Rule::OrNull) {
+        written.entry((*key).to_owned()).or_insert(Value::Null);
+    }
+    Ok(written)
+}
+
+fn parameter(
+    row: &Row,
+    table: &Map<String, Value>,
+    (key, value): (&str, &Value),
+    scope: Scope,
+) -> Result<Option<Value>, Fault> {
+    let Some(rule) = row.rule(key) else { return Ok(Some(value.clone())) };
+    let own = of_key(value, scope);
+    let refused = |what: String| Err(Fault::at(key, format!("cannot be exported: {what}")));
+    Ok(match rule {
+        Rule::EachKey => Some(own),
+        Rule::OrNull => Some(value.clone()),
+        Rule::NoEffect => None,
+        Rule::Grid => Some(match own.as_str() {
+            Some("linear" | "trilinear") => json!("bilinear"),
+            _ => own,
+        }),
+        Rule::Axes => Some(match (own.as_str(), scope.dims) {
+            (Some("trilinear" | "linear"), 2) => json!("bilinear"),
+            (Some("bilinear" | "linear"), 3) => json!("trilinear"),
+            _ => own,
+        }),
+        Rule::WhenTrue => (own == json!(true)).then_some(own),
+        Rule::Comparison => Some(json!(format!("$lambda x: x {}", comparison(value)))),
+        Rule::Fill => {
+            let constant = table.get("mode").is_none_or(|mode| of_key(mode, scope) == json!("constant"));
+            (constant && value.as_f64() != Some(0.0)).then(|| value.clone())
+        }
+        Rule::Whole => Some(match value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15) {
+            Some(number) => json!(number as i64),
+            None => value.clone(),
+        }),
+        Rule::Image if value.as_str() == Some("image") => Some(value.clone()),
+        Rule::Image => return refused(format!("{value} is no part of a bundle, which has the image alone")),
+        Rule::Only(text) => {
+            let only = serde_json::from_str::<Value>(text).unwrap_or_default();
+            let same = *value == only || (value.is_number() && value.as_f64() == only.as_f64());
+            if !same {
+                let advice = if only.is_null() { "leave it out".to_owned() } else { format!("expected {only}") };
+                return refused(format!("MONAI's {} has no such parameter; {advice}", row.name));
+            }
+            None
+        }
+    })
+}
+
+/// Of a list with a value for each key, that of the image.
+fn of_key(value: &Value, scope: Scope) -> Value {
+    match value {
+        Value::Array(items) if items.len() == scope.keys => {
+            items.get(scope.place).cloned().unwrap_or_else(|| value.clone())
+        }
+        other => other.clone(),
+    }
+}
+
+/// A comparison in Python; a number alone means above it.
+fn comparison(value: &Value) -> String {
+    match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => format!("> {value}"),
+    }
+}
+
+/// A component of MONAI's: its class, and its parameters behind those that are given first.
+pub(super) fn component(target: &str, first: &[(&str, Value)], rest: Map<String, Value>) -> Value {
+    let mut all = Map::from_iter([("_target_".to_owned(), json!(target))]);
+    all.extend(first.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+    all.extend(rest);
+    Value::Object(all)
+}
+
+/// The name in the registry of what a recipe calls `written`: any spelling that recipes may have.
+pub(super) fn known_as<T: hearth_registry::Kind + ?Sized>(written: &str) -> Option<&'static str> {
+    Registry::<T>::new().find(written).map(|entry| entry.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: Row = Row::of(
+        "CropForeground",
+        &[
+            ("source_key", Rule::Image),
+            ("select_fn", Rule::Comparison),
+            ("mode", Rule::EachKey),
+            ("value", Rule::Fill),
+            ("allow_empty", Rule::Only("false")),
+            ("lower", Rule::OrNull),
+            ("min_size", Rule::Whole),
+        ],
+    );
+
+    fn written(table: Value) -> Result<Value, String> {
+        let table = table.as_object().cloned().unwrap_or_default();
+        let scope = Scope { place: 1, keys: 2, dims: 3 };
+        parameters(&ROW, &table, scope).map(Value::Object).map_err(|fault| format!("{}: {}", fault.path, fault.message))
+    }
+
+    #[test]
+    fn parameters_are_written_by_their_rules() {
+        let table = json!({
+            "source_key": "image", "select_fn": 2.5, "mode": ["edge", "constant"], "value": 3.0, "margin": 1,
+            "allow_empty": false, "min_size": 64.0,
+        });
+        let expected = json!({
+            "source_key": "image", "select_fn": "$lambda x: x > 2.5", "mode": "constant", "value": 3.0, "margin": 1,
+            "min_size": 64, "lower": null,
+        });
+        assert_eq!(written(table), Ok(expected));
+        // The other key's mode pads with the edge, which has no number.
+        let edge = written(json!({ "mode": ["constant", "edge"], "value": 3.0 }));
+        assert_eq!(edge, Ok(json!({ "mode": "edge", "lower": null })));
+        let comparison = written(json!({ "select_fn": "<= 3" }));
+        assert_eq!(comparison, Ok(json!({ "select_fn": "$lambda x: x <= 3", "lower": null })));
+    }
+
+    #[test]
+    fn what_monai_lacks_is_refused_by_its_key() {
+        let refused = |table| written(table).expect_err("refused");
+        assert!(refused(json!({ "allow_empty": true })).starts_with("allow_empty: "));
+        assert!(refused(json!({ "source_key": "label" })).contains("the image alone"));
+    }
+}
