@@ -19,6 +19,7 @@ mod data_commands;
 mod dicom;
 mod distances;
 mod ensembles;
+mod every_model;
 mod exports;
 mod generation;
 mod handlers;

@@ -28,8 +28,8 @@ fn labels_are_written_skipped_and_replaced() {
     fs::write(input.join("bad_0000.nii.gz"), b"not a volume").expect("written");
     let words = ["predict", &text(&model), "-i", &text(&input), "-o", &text(&out), "--device", "cpu"];
     // A broken case is reported, the other one is done.
-    let said = fail(&words, 1, &["bad_0000.nii.gz", "1 of 2 cases failed"]);
-    assert!(said.contains("Dataset905_Organs: 3d_fullres (1 fold)"), "{said}");
+    let said = fail(&words, 1, &["bad_0000.nii.gz", "1 of 2 images failed"]);
+    assert!(said.contains("nnU-Net Dataset905_Organs, 3d_fullres (1 fold)"), "{said}");
     let labels = out.join("s01.nii.gz");
     assert!(differing(&labels, "organs_legacy_nomirror/expected/s01.nii.gz") <= 5);
     let record = fs::read_to_string(out.join("s01.nii.gz.hearth.json")).expect("a record");
@@ -72,7 +72,7 @@ fn a_cascade_in_two_calls_and_two_models_as_one() {
     // The mean of two of the same; softmax may tie what was not.
     assert!(differing(&dir.path().join("two/c01.nii.gz"), "cascade/lowres/expected/c01.nii.gz") <= 200);
     let without = ["predict", &cascade, "-i", &input, "-o", &text(&dir.path().join("none")), "--device", "cpu"];
-    fail(&without, 1, &["1 of 1 cases failed", "--previous-stage"]);
+    fail(&without, 1, &["continues from the labels", "--previous-stage"]);
 }
 
 #[test]
@@ -87,16 +87,16 @@ fn what_cannot_be_is_refused() {
     refused(&["--folds", "7"], &["no fold_7", "folds 0"]);
     refused(&["--checkpoint", "best"], &["checkpoint_best.pth", "checkpoint_final.pth"]);
     refused(&["--tta", "flips"], &["--no-mirroring"]);
-    refused(&["--picture"], &["--picture", "remove it"]);
+    refused(&["--dicom-seg"], &["--dicom-seg", "need DICOM"]);
     refused(&["--step-size", "2"], &["step size is 2"]);
     refused(&["--precision", "fp8"], &["fp8"]);
     refused(&["--with", &input], &["--with", "no model of nnU-Net"]);
     refused(&["--postprocessing", &text(&golden("cascade/case.json"))], &["postprocessing_fns"]);
     let file = text(&golden("organs_legacy_nomirror/case.json"));
-    fail(&["predict", &model, "-i", &file, "-o", &out], 1, &["end with .nii.gz", "hearth data convert"]);
+    fail(&["predict", &model, "-i", &file, "-o", &out, "--device", "cpu"], 1, &["case.json"]);
     fail(&["predict", &model, "-i", "none.nii.gz", "-o", &out], 1, &["no such file"]);
     let empty = text(dir.path());
-    fail(&["predict", &empty, "-i", &input, "-o", &out, "--folds", "0"], 1, &["--folds", "plans.json"]);
+    fail(&["predict", &empty, "-i", &input, "-o", &out, "--folds", "0"], 1, &["--folds", "models of nnU-Net"]);
     assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
 }
 
@@ -152,9 +152,13 @@ fn models_side_by_side_become_one_label_map() {
     let out = text(&dir.path().join("none"));
     let words = ["predict", &text(&models), "-i", &image, "-o", &out, "--device", "cpu"];
     fail(&[&words[..], &["--roi-subset", "organ_44"]].concat(), 1, &["--roi-subset", "organ_44", "organ_4"]);
-    fail(&[&words[..], &["--probabilities"]].concat(), 1, &["--probabilities", "side by side"]);
+    fail(&[&words[..], &["--probabilities"]].concat(), 1, &["--probabilities", "folder of models"]);
     let one = text(&golden("organs_legacy_nomirror/model"));
-    fail(&["predict", &one, "-i", &image, "-o", &out, "--statistics"], 1, &["--statistics", "one model"]);
+    // One model is measured, too: by the labels, wherever they lie.
+    succeed(&["predict", &one, "-i", &image, "-o", &out, "--device", "cpu", "--statistics"]);
+    let measured = fs::read(dir.path().join("none/s01_statistics.json")).expect("a file");
+    let measured: serde_json::Value = serde_json::from_slice(&measured).expect("JSON");
+    assert!(measured["organ_4"]["volume"].as_f64().is_some_and(|volume| volume > 0.0), "{measured}");
 }
 
 /// Recipes for what nnU-Net has planned and preprocessed.

@@ -281,7 +281,7 @@ fn froc_of_made_up_maps_is_what_it_must_be() {
     let map = |name: &str, peaks: &[(usize, usize, f64)]| {
         let mut values = vec![0.0; 100 * 200];
         peaks.iter().for_each(|(row, column, p)| values[row * 200 + column] = *p);
-        fs::write(at(&format!("maps/{name}.npy")), hearth_recipe::run::npy(&values, [100, 200])).expect("written");
+        fs::write(at(&format!("maps/{name}.npy")), hearth_models::slides::npy(&values, [100, 200])).expect("written");
     };
     map("a", &[(20, 20, 0.9), (20, 130, 0.7), (90, 190, 0.8)]);
     map("b", &[(50, 50, 0.6), (50, 52, 0.55)]);

@@ -138,7 +138,7 @@ fn servers_that_cannot_be_started_say_why() {
     let model = text(&golden("organs_legacy_nomirror/model"));
     fail(&["serve", "nothing"], 1, &["cannot open nothing"]);
     fail(&["serve", &model, "--host", "0.0.0.0", "--device", "cpu"], 1, &["--tls-cert", "--token"]);
-    fail(&["serve", &model, "--statistics", "--device", "cpu"], 1, &["--statistics"]);
+    fail(&["serve", &model, "--statistics", "--device", "cpu"], 2, &["--statistics"]);
     fail(&["serve", &format!("a b={model}"), "--device", "cpu"], 1, &["NAME=MODEL"]);
     let dir = tempfile::tempdir().expect("a folder");
     let token = dir.path().join("token");

@@ -9,11 +9,13 @@ use hearth_data::writers::{WriteOptions, write_image};
 use hearth_data::{Image, Item, NiftiOptions, Parts, Progress, affine, host_device, k_fold, read_image, write_nifti};
 use hearth_models::nnunet::planner::{Planner, PlannerOptions, plan, splits};
 use hearth_models::nnunet::{ExportOptions, NnunetOptions, NnunetPredictor, NnunetRaw, export, training_recipe};
+use hearth_models::run::Trained;
+use hearth_models::run::segment::Wanted;
 use hearth_nn::pytorch::{OpenOptions, StateDict};
 use hearth_nnunet::{DatasetJson, parse_json};
 use hearth_recipe::recipe::{Document, Recipe};
-use hearth_recipe::run::folders::open_run;
-use hearth_recipe::run::{Cases, Plan, Session, Trained, Wanted, as_predicted, checkpoint_file, held_out};
+use hearth_run::folders::open_run;
+use hearth_run::{Cases, Plan, Session, as_predicted, checkpoint_file, held_out};
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 

@@ -7,11 +7,12 @@ use hearth_data::{Image, Item, Parts, read_image_with};
 use hearth_nnunet::{Case as Channels, LabelManager};
 use hearth_recipe::nnunet::{CaseImage, Reader};
 use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_registry::counted;
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder};
 use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
-use crate::nnunet::{NnunetEnsemble, Predicted, Preparation};
+use crate::nnunet::{NnunetEnsemble, NnunetPredictor, Predicted, Preparation};
 use crate::package::Unpacked;
 
 /// Models of nnU-Net as a model.
@@ -47,8 +48,11 @@ fn card(ensemble: &NnunetEnsemble) -> Card {
         let label = *if regions { labels.last()? } else { labels.first()? };
         Some((name.clone(), u32::from(label)))
     };
-    let members = ensemble.members().iter().map(|member| member.configuration.name.as_str());
-    let configurations = members.collect::<Vec<_>>().join(", ");
+    let member = |member: &NnunetPredictor| {
+        let folds = counted(member.checkpoints.len(), "fold");
+        format!("{} ({folds})", member.configuration.name)
+    };
+    let configurations = ensemble.members().iter().map(member).collect::<Vec<_>>().join(", ");
     let title = plans.dataset_name.clone();
     let ct = dataset.channel_names.iter().any(|name| name.eq_ignore_ascii_case("ct"));
     Card {
@@ -157,7 +161,7 @@ fn channels_of(case: &Case) -> Channels {
 
 /// The cases `NAME_0000`, `NAME_0001`, ... of a folder, or the one that a file is of; none where nothing is
 /// numbered.
-fn numbered(first: &crate::nnunet::NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Channels>>> {
+fn numbered(first: &NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Channels>>> {
     let ending = &first.folder.dataset.file_ending;
     let is_numbered = |path: &Path| -> Option<String> {
         let name = path.file_name()?.to_string_lossy().into_owned();

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use hearth_data::{DrawKey, Sample};
 use hearth_models::nnunet::{preprocessed_recipe, training_recipe};
+use hearth_models::run::Trained;
+use hearth_models::run::segment::Wanted;
 use hearth_nnunet::{DatasetJson, parse_json};
 use hearth_recipe::recipe::Document;
-use hearth_recipe::run::folders::open_run;
-use hearth_recipe::run::{Cases, Plan, Session, Trained, Wanted};
+use hearth_run::folders::open_run;
+use hearth_run::{Cases, Plan, Session};
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -130,7 +132,7 @@ fn a_run_on_arrays_predicts_images() {
     drop(session);
     let run = open_run(&out.path().join("run")).expect("a run");
     let trained = Trained::open(&run, "best", "cpu", None).unwrap_or_else(|error| panic!("{error}"));
-    let inputs = hearth_recipe::run::inputs::inputs(&raw.join("imagesTr"), &trained.plan.recipe, None);
+    let inputs = hearth_models::cases::CaseFinder::of_recipe(&trained.plan.recipe).find(&raw.join("imagesTr"), None);
     let inputs = inputs.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(inputs.len(), 4);
     let found = trained.segment(inputs[0].sample(), Wanted::default()).unwrap_or_else(|error| panic!("{error}"));

@@ -1,0 +1,130 @@
+//! Every family of models takes DICOM and writes the same files: a run, an ensemble, a package, a bundle, a
+//! model of nnU-Net, several of them side by side.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::common::{errors, fail, phantom, plugins_are_built, run, succeed, text, tiny_recipe};
+use hearth_data::dicom::scan;
+use hearth_data::nifti::read_nifti_values;
+use hearth_data::read_image;
+
+fn golden(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet").join(path)
+}
+
+/// A CT as a series of DICOM.
+fn series(folder: &Path) -> PathBuf {
+    let chests = folder.join("chests");
+    succeed(&["data", "phantom", "lung", "--cases", "1", "--size", "32", "--out", &text(&chests)]);
+    let found = scan(&chests).expect("DICOM");
+    let ct = found.series.iter().find(|series| series.modality() == "CT").expect("a CT");
+    ct.files().first().and_then(|file| file.parent()).expect("a folder").to_owned()
+}
+
+/// Models side by side, in folders as TotalSegmentator's.
+fn side_by_side(folder: &Path) -> PathBuf {
+    let models = folder.join("models");
+    let model = models.join("Dataset001_First/nnUNetTrainer__nnUNetPlans__3d_fullres");
+    fs::create_dir_all(model.join("fold_0")).expect("a folder");
+    for file in ["plans.json", "dataset.json", "fold_0/checkpoint_final.pth"] {
+        fs::copy(golden("organs_legacy_nomirror/model").join(file), model.join(file)).expect("a copy");
+    }
+    models
+}
+
+/// Each family by a word, with the words that predict with it.
+fn families(folder: &Path) -> BTreeMap<&'static str, Vec<String>> {
+    assert!(plugins_are_built());
+    let (data, recipe, first) = (phantom(folder, 3), tiny_recipe(folder), text(&folder.join("first")));
+    let train = ["train", &text(&recipe), "--data", &text(&data), "--out", &first, "--device", "cpu", "--epochs", "1"];
+    succeed(&train);
+    let [package, bundle] = ["model.hearth", "bundle"].map(|name| text(&folder.join(name)));
+    succeed(&["export", &first, "--to", "hearth", "-o", &package, "--checkpoint", "latest"]);
+    succeed(&["export", &first, "--to", "bundle", "-o", &bundle, "--checkpoint", "latest"]);
+    let nnunet = text(&golden("organs_legacy_nomirror/model"));
+    let models = text(&side_by_side(folder));
+    let predict = |model: &str| vec!["predict".to_owned(), model.to_owned()];
+    BTreeMap::from([
+        ("run", predict(&first)),
+        ("ensemble", vec!["ensemble".to_owned(), first.clone()]),
+        ("package", predict(&package)),
+        ("bundle", predict(&bundle)),
+        ("nnunet", predict(&nnunet)),
+        ("total", predict(&models)),
+    ])
+}
+
+/// The one line of JSON of a call.
+fn line(printed: &str) -> Value {
+    let line = printed.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no JSON in {printed}"));
+    serde_json::from_str(line).expect("JSON")
+}
+
+#[test]
+fn every_family_takes_dicom_and_writes_the_same_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let ct = series(dir.path());
+    let asked = ["--dicom-seg", "--rtstruct", "--dicom-sr", "--surfaces", "stl", "--picture", "--statistics", "--json"];
+    for (family, words) in families(dir.path()) {
+        let out = dir.path().join(family);
+        let (ct, to) = (text(&ct), text(&out));
+        let call: Vec<&str> =
+            words.iter().map(String::as_str).chain(["-i", &ct, "-o", &to, "--device", "cpu"]).chain(asked).collect();
+        let done = line(&succeed(&call));
+        assert!(done["error"].is_null(), "{family}: {done}");
+        let outputs = done["outputs"].as_object().unwrap_or_else(|| panic!("{family}: {done}"));
+        for kind in ["labels", "dicom_seg", "dicom_rtstruct", "dicom_sr", "picture", "statistics"] {
+            let file =
+                outputs.get(kind).and_then(Value::as_str).unwrap_or_else(|| panic!("{family} lacks {kind}: {done}"));
+            assert!(fs::metadata(file).is_ok_and(|file| file.len() > 100), "{family}: {file}");
+        }
+        let file = |kind: &str| PathBuf::from(outputs[kind].as_str().expect("a file"));
+        assert!(fs::read(file("picture")).expect("a picture").starts_with(b"\x89PNG"), "{family}");
+
+        // The volumes are those of the labels that were written, and the measures are of the same voxels.
+        let (header, labels) = read_nifti_values(file("labels")).expect("labels");
+        let voxel: f64 = header.pixdim[1..4].iter().product();
+        let written = labels.iter().filter(|label| **label > 0.0).count() as f64 * voxel / 1000.0;
+        let volumes = done["volumes_ml"].as_object().unwrap_or_else(|| panic!("{family}: {done}"));
+        let sum: f64 = volumes.values().filter_map(Value::as_f64).sum();
+        assert!((sum - written).abs() <= 1e-6 * written.max(1.0), "{family}: {sum} ml of {written}");
+        let measured: Value = serde_json::from_slice(&fs::read(file("statistics")).expect("a file")).expect("JSON");
+        assert_eq!(measured.as_object().map(serde_json::Map::len), Some(volumes.len()), "{family}: {measured}");
+
+        // The segmentation refers to the series, lies on its grid, and holds as many voxels.
+        let seg = read_image(file("dicom_seg")).unwrap_or_else(|error| panic!("{family}: {error}"));
+        let held = seg.to_vec().iter().filter(|label| **label > 0.0).count();
+        assert_eq!(held, labels.iter().filter(|label| **label > 0.0).count(), "{family}");
+        let record = fs::read_to_string(format!("{}.hearth.json", file("dicom_seg").display())).expect("a record");
+        assert!(record.contains("\"series\"") && record.contains("result_of"), "{family}: {record}");
+
+        // Nothing is done twice, and another call says so.
+        let again = run(&call);
+        assert!(again.status.success() && errors(&again).contains("done by an earlier call"), "{family}");
+    }
+}
+
+#[test]
+fn what_a_model_cannot_give_is_one_sentence() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (nnunet, models) = (text(&golden("organs_legacy_nomirror/model")), text(&side_by_side(dir.path())));
+    let image = text(&golden("organs_legacy_nomirror/input/s01_0000.nii.gz"));
+    let out = text(&dir.path().join("out"));
+    let refused = |model: &str, more: &[&str], words: &[&str]| {
+        fail(&[&["predict", model, "-i", &image, "-o", &out, "--device", "cpu"], more].concat(), 1, words);
+    };
+    refused(&nnunet, &["--uncertainty"], &["--uncertainty", "model of nnU-Net", "remove it"]);
+    refused(&nnunet, &["--verify-key", "/nonexistent"], &["--verify-key", "packages"]);
+    refused(&nnunet, &["--roi-subset", "organ_4"], &["--roi-subset", "a model of nnU-Net"]);
+    refused(&nnunet, &["--dicom-seg"], &["--dicom-seg", "need DICOM images"]);
+    refused(&nnunet, &["--accept", "MissingSlices"], &["--accept", "a model of nnU-Net"]);
+    refused(&models, &["--probabilities"], &["--probabilities", "folder of models"]);
+    refused(&models, &["--with", &nnunet], &["--with", "several models"]);
+    refused(&models, &["--dicom-seg", "--seg-type", "fractional"], &["fractional", "folder of models"]);
+    refused(&models, &["--count", "3"], &["--count", "labels"]);
+    assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
+}
