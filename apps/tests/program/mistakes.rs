@@ -1,4 +1,4 @@
-//! A hundred typical mistakes, and what the program says of each: the texts are in
+//! Two hundred typical mistakes, and what the program says of each: the texts are in
 //! `recorded/mistakes.txt`, which `HEARTH_RECORD=1` writes again.
 
 use std::fmt::Write as _;
@@ -59,6 +59,16 @@ fn prepare(dir: &Path) {
     write("folds.json", b"[{\"train\": 3}]");
     write("rows.csv", b"image,label\na.nii.gz\n");
     write("absent.csv", b"image,label\nno.nii.gz,such.nii.gz\n");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet/organs_legacy_nomirror/model");
+    for model in ["organs", "models/Dataset001_First/nnUNetTrainer__nnUNetPlans__3d_fullres"] {
+        std::fs::create_dir_all(at(model).join("fold_0")).expect("a folder");
+        for file in ["plans.json", "dataset.json", "fold_0/checkpoint_final.pth"] {
+            std::fs::copy(golden.join(file), at(model).join(file)).expect("a copy");
+        }
+    }
+    std::fs::create_dir_all(at("bundle/configs")).expect("a folder");
+    write("bundle/configs/metadata.json", b"{\"version\": \"1\"}");
+    write("bundle/configs/inference.json", b"{\"run\": [\"$@evaluator.run()\"]}");
     succeed(&["data", "phantom", "spleen", "--cases", "3", "--size", "32", "--out", &text(&at("data"))]);
     let list = std::fs::read_to_string(at("data/dataset.json")).expect("a list");
     let variant = |name: &str, list: &str| {
