@@ -53,6 +53,27 @@ pub fn keep_unsaid(lines: Vec<String>) {
     UNSAID.with_borrow_mut(|kept| kept.extend(lines));
 }
 
+/// Takes lines of results that nobody asked for.
+pub struct Quiet;
+
+impl hearth_models::job::Results for Quiet {
+    fn line(&self, _: &str) {}
+
+    fn begin_thread(&self, speaks: bool) {
+        speak_here(speaks);
+    }
+
+    fn speaks(&self) -> bool {
+        speaks()
+    }
+
+    fn unprinted(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn keep(&self, _: Vec<String>) {}
+}
+
 /// Lines of a job's results, on standard output.
 pub struct Lines;
 

@@ -1,6 +1,7 @@
 //! `hearth evaluate`.
 
 mod measure;
+mod of_others;
 mod shown;
 
 use std::path::{Path, PathBuf};
@@ -25,8 +26,9 @@ use hearth_models::run::Trained;
 /// Arguments of `hearth evaluate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run. Of several, or of a folder with fold0, fold1, ..., the merged
-    /// predictions are measured
+    /// The folder of a run; of several, or of a folder with fold0, fold1, ..., the merged predictions are
+    /// measured. Or a model of nnU-Net, TotalSegmentator or a MONAI bundle: the Dice of each label, on the
+    /// images' own grids
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Further runs
@@ -111,6 +113,9 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    if of_others::is_one(&args.run) {
+        return of_others::run(args, ranks);
+    }
     // Claimed before the work: what is in the way is said now.
     let report = args.out.as_deref().map(|dir| Report::claim(dir, args.overwrite)).transpose();
     let report = prepared(ranks, report)?;

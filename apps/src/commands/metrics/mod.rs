@@ -11,7 +11,10 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 
-pub use report::PENALISED;
+pub use measure::{Classes, Rules, case as measure_case};
+pub use pairs::Pair;
+pub use report::{PENALISED, Report as Table};
+pub use spec::Spec;
 
 use crate::commands::empty::EmptyWord;
 use crate::error::{Failure, Outcome};

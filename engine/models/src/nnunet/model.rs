@@ -185,7 +185,9 @@ fn numbered(first: &NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Channel
 
 /// Cases of other names and formats: files, data sets, series of DICOM. Each has all channels.
 fn found(card: &Card, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
-    let finder = CaseFinder { layout: None, images: &card.channels, modalities: &card.modalities, series: None };
+    // A single channel needs no name.
+    let images = if card.channels.len() > 1 { &card.channels[..] } else { &[] };
+    let finder = CaseFinder { layout: None, images, modalities: &card.modalities, series: None };
     let cases = finder.find(given, series)?;
     let (wanted, ending) = (card.channels.len(), &card.ending);
     for case in &cases {
