@@ -11,6 +11,7 @@ mod array_form;
 mod case;
 mod chain;
 mod classes;
+mod comparison;
 mod computed;
 mod convert;
 mod data;
