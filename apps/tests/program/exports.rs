@@ -105,11 +105,15 @@ fn a_bundle_predicts_what_its_run_does() {
 fn what_a_bundle_cannot_say_is_an_error() {
     let dir = tempfile::tempdir().expect("a folder");
     let step = "transforms=[{ name = \"LoadImage\", keys = [\"image\", \"label\"] }, { name = \"EnsureChannelFirst\", \
-                keys = [\"image\", \"label\"] }, { name = \"NnunetPreviousStage\", keys = [\"image\"], labels_key = \"stage\", labels = [1] }, { name = \
+                keys = [\"image\", \"label\"] }, { name = \"ScaleIntensityFixedMean\", keys = [\"image\"], factor = 0.1 }, { name = \
                 \"RandSpatialCrop\", keys = [\"image\", \"label\"], roi_size = [16, 16, 16], random_size = false }]";
     let (run, _) = run(dir.path(), &["training.epochs=1", step]);
     let out = text(&dir.path().join("bundle"));
-    fail(&["export", &text(&run), "--to", "bundle", "-o", &out, "--checkpoint", "latest"], 1, &["NnunetPreviousStage"]);
+    fail(
+        &["export", &text(&run), "--to", "bundle", "-o", &out, "--checkpoint", "latest"],
+        1,
+        &["ScaleIntensityFixedMean", "recipe.toml:"],
+    );
     assert!(!Path::new(&out).exists());
 }
 

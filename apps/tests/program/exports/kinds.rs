@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{succeed, text};
+use hearth_data::slides::{PyramidOptions, pyramid};
 use hearth_data::{Affine, Image, NiftiOptions, WriteOptions, write_image, write_nifti};
 
 /// What is written for the images of a folder.
@@ -135,7 +135,7 @@ transforms = [
     { name = "ScaleIntensityRangePercentiles", keys = ["image"], lower = 1.0, upper = 99.0, b_min = 0.0, b_max = 1.0 },
 ]
 "#,
-        network: "name = \"BasicUNet\"\nspatial_dims = 2\nin_channels = 1\nout_channels = 2\nfeatures = [4, 4, 8, 8, 8, 4]",
+        network: "name = \"UNet\"\nspatial_dims = 2\nin_channels = 1\nout_channels = 2\nchannels = [4, 8]\nstrides = [2]",
         tail: "[inferer]\nname = \"SliceInferer\"\nspatial_dim = 2\nroi_size = [16, 16]\nsw_batch_size = 4\n",
         images: volumes,
     },
@@ -154,7 +154,7 @@ transforms = [
     { name = "NormalizeIntensity", keys = ["image"] },
 ]
 "#,
-        network: "name = \"VNet\"\nspatial_dims = 3\nin_channels = 1\nout_channels = 2",
+        network: "name = \"DynUNet\"\nspatial_dims = 3\nin_channels = 1\nout_channels = 2\nkernel_size = [3, 3, 3]\nstrides = [1, 2, 2]\nupsample_kernel_size = [2, 2]\nfilters = [4, 8, 8]",
         tail: "[inferer]\nname = \"PatchInferer\"\nsplitter = { patch_size = [16, 16, 16], overlap = 0.5 }\nbatch_size = 2\n",
         images: volumes,
     },
@@ -261,7 +261,7 @@ patch_size = 64
 stride = 16
 batch = 16
 [data]
-layout = { name = "Slides", region_size = 192, grid = 3 }
+layout = { name = "Slides", region_size = 192, grid = 3, regions = 4 }
 validation = "listed"
 "#,
         network: "name = \"ResNet\"\nspatial_dims = 2\nn_input_channels = 3\nnum_classes = 1\nblock = \"basic\"\nlayers = [1, 1, 1, 1]\nblock_inplanes = [4, 4, 8, 8]\nconv1_t_size = 5\nconv1_t_stride = 2",
@@ -382,10 +382,24 @@ fn pictures(folder: &Path) {
     }
 }
 
-/// A generated slide of 512 pixels.
+/// A slide of 512 pixels, whose levels end at 16: stained tissue on white glass.
 fn slide(folder: &Path) {
-    let data = folder.join("made");
-    succeed(&["data", "phantom", "pathology", "--cases", "1", "--size", "512", "--out", &text(&data)]);
-    fs::rename(data.join("tumor_00.tif"), folder.join("tumor_00.tif")).expect("moved");
-    fs::remove_dir_all(data).expect("removed");
+    const SIDE: usize = 512;
+    let inside = |x: usize, y: usize, at: [f32; 2], radius: f32| {
+        (x as f32 - at[0]).hypot(y as f32 - at[1]) < radius + 12.0 * (x as f32 / 19.0).sin()
+    };
+    let mut pixels = Vec::with_capacity(3 * SIDE * SIDE);
+    for y in 0..SIDE {
+        for x in 0..SIDE {
+            let colour = match (inside(x, y, [190.0, 230.0], 60.0), inside(x, y, [240.0, 250.0], 150.0)) {
+                (true, _) => [120.0, 60.0, 150.0],
+                (false, true) => [205.0, 130.0, 180.0],
+                _ => [240.0, 240.0, 240.0],
+            };
+            let grain = 24.0 * (noise(y * SIDE + x, 30) - 0.5);
+            pixels.extend(colour.map(|value| (value + grain).round() as u8));
+        }
+    }
+    let options = PyramidOptions { smallest: 16, mpp: Some(0.5), ..PyramidOptions::default() };
+    fs::write(folder.join("slide.tif"), pyramid(&pixels, SIDE, SIDE, &options).expect("a slide")).expect("written");
 }

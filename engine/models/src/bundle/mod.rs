@@ -13,6 +13,7 @@ mod case;
 mod chain;
 mod checks;
 mod classes;
+mod comparison;
 mod computed;
 mod convert;
 mod data;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hearth_bundle::Bundle;
-use hearth_recipe::{Context, Outcome, RecipeError};
+use hearth_recipe::{Outcome, RecipeError};
 
 /// A bundle that is open: a folder, or a zip that was unpacked to a temporary one.
 pub struct OpenedBundle {

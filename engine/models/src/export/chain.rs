@@ -6,7 +6,7 @@ use hearth_registry::{Fault, Node, Registry};
 use serde_json::{Map, Value, json};
 
 use super::rule::{Scope, component, known_as, parameters};
-use super::transforms::{COMMON, find};
+use super::transforms::{COMMON, find, refusal};
 use hearth_recipe::recipe::Recipe;
 
 /// The key of the image.
@@ -64,7 +64,7 @@ pub(super) fn transform(step: &Node, scope: Scope, key: &str) -> Result<Option<V
         return Err(refused("it is a plugin's, which MONAI does not have"));
     }
     let name = known_as::<dyn Transform>(written).ok_or_else(|| refused("it is cuCIM's name; write MONAI's"))?;
-    let (row, is_written) = find(name).ok_or_else(|| refused("MONAI has none that computes the same"))?;
+    let (row, is_written) = find(name).ok_or_else(|| refused(refusal(name)))?;
     let mut table = completed(step)?;
     COMMON.iter().for_each(|common| drop(table.remove(*common)));
     let mut parameters = parameters(row, &table, scope)?;

@@ -1,5 +1,6 @@
 //! How parameters of a component are written for MONAI.
 
+use hearth_data::Select;
 use hearth_registry::{Fault, Registry};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +16,7 @@ pub(super) enum Rule {
     Axes,
     /// The same, written where it is true: PyTorch refuses false for `area` and `nearest`.
     WhenTrue,
-    /// A comparison such as `> 0`, as a function.
+    /// A comparison such as `> 0.5`, as a function; `> 0` is MONAI's default.
     Comparison,
     /// The number of constant padding, which MONAI takes for no other mode.
     Fill,
@@ -116,7 +117,10 @@ fn parameter(
             _ => own,
         }),
         Rule::WhenTrue => (own == json!(true)).then_some(own),
-        Rule::Comparison => Some(json!(format!("$lambda x: x {}", comparison(value)))),
+        Rule::Comparison => {
+            let comparison = comparison(value).map_err(|fault| fault.under(key))?;
+            (comparison != "> 0").then(|| json!(format!("$lambda x: x {comparison}")))
+        }
         Rule::Fill => {
             let constant = table.get("mode").is_none_or(|mode| of_key(mode, scope) == json!("constant"));
             (constant && value.as_f64() != Some(0.0)).then(|| value.clone())
@@ -150,11 +154,9 @@ fn of_key(value: &Value, scope: Scope) -> Value {
 }
 
 /// A comparison in Python; a number alone means above it.
-fn comparison(value: &Value) -> String {
-    match value.as_str() {
-        Some(text) => text.to_owned(),
-        None => format!("> {value}"),
-    }
+fn comparison(value: &Value) -> Result<String, Fault> {
+    let select: Select = serde_json::from_value(value.clone()).map_err(|error| Fault::new(error.to_string()))?;
+    Ok(select.into())
 }
 
 /// A component of MONAI's: its class, and its parameters behind those that are given first.
@@ -209,6 +211,7 @@ mod tests {
         assert_eq!(edge, Ok(json!({ "mode": "edge", "lower": null })));
         let comparison = written(json!({ "select_fn": "<= 3" }));
         assert_eq!(comparison, Ok(json!({ "select_fn": "$lambda x: x <= 3", "lower": null })));
+        assert_eq!(written(json!({ "select_fn": "> 0" })), Ok(json!({ "lower": null })));
     }
 
     #[test]

@@ -140,6 +140,28 @@ const LEFT_OUT: &[Row] = &[
     Row::of("ToTensor", &[("dtype", Only("null")), ("track_meta", Only("true")), ("wrap_sequence", NoEffect)]),
 ];
 
+/// Transforms of MONAI's that take other values than the image, and others that cannot be written.
+const REFUSED: &[(&str, &str)] = &[
+    ("ConcatImages", OTHERS),
+    ("ConcatItems", OTHERS),
+    ("MaskIntensity", OTHERS),
+    ("Resample", OTHERS),
+    ("ResampleToMatch", OTHERS),
+    ("SpatialResample", OTHERS),
+    ("GridSplit", SEVERAL),
+    ("GridPatch", SEVERAL),
+    ("SplitDim", SEVERAL),
+];
+
+const OTHERS: &str = "it takes other values, and a bundle's cases have the image alone";
+const SEVERAL: &str = "it makes several images of one, and a prediction has one";
+
+/// Why a transform is not exported.
+pub(super) fn refusal(name: &str) -> &'static str {
+    let known = REFUSED.iter().find(|(refused, _)| *refused == name);
+    known.map_or("MONAI has none that computes the same", |(_, why)| why)
+}
+
 /// A transform that can be exported: its row, and whether it is written.
 pub(super) fn find(name: &str) -> Option<(&'static Row, bool)> {
     let known = KNOWN.iter().find(|row| row.name == name).map(|row| (row, true));

@@ -304,7 +304,8 @@ fn names_of_dictionary_transforms_are_known() -> Tested {
 
 #[test]
 fn what_cannot_be_exported_is_named_with_its_line() -> Tested {
-    let nnunet = "{ name = \"NnunetPreviousStage\", keys = [\"image\"], labels_key = \"stage\", labels = [1] },";
+    let mean = "{ name = \"ScaleIntensityFixedMean\", keys = [\"image\"], factor = 0.1 },";
+    let mask = "{ name = \"MaskIntensity\", keys = [\"image\"], mask_key = \"mask\" },";
     let threshold = "{ name = \"ThresholdIntensityd\", keys = [\"image\"], threshold = 0.0 },";
     let load = "{ name = \"LoadImaged\", keys = [\"image\", \"label\"] }";
     let series = "{ name = \"LoadImaged\", keys = [\"image\", \"label\"], level = 1 }";
@@ -316,7 +317,8 @@ fn what_cannot_be_exported_is_named_with_its_line() -> Tested {
     let plus = "name = \"BasicUNetPlusPlus\"\nspatial_dims = 3\nin_channels = 1\nout_channels = 2";
     let vnet = "name = \"VNet\"\nspatial_dims = 3\nin_channels = 1\nout_channels = 2\nbase = 8";
     for (changes, words) in [
-        (vec![(threshold, nnunet)], vec!["recipe.toml:8:", "NnunetPreviousStage", "none that computes the same"]),
+        (vec![(threshold, mean)], vec!["recipe.toml:8:", "ScaleIntensityFixedMean", "none that computes the same"]),
+        (vec![(threshold, mask)], vec!["recipe.toml:8:", "MaskIntensity", "the image alone"]),
         (vec![(load, series)], vec!["recipe.toml:4:", "LoadImage has no such parameter", "expected 0"]),
         (vec![(unet, plus)], vec!["recipe.toml:12:", "BasicUNetPlusPlus", "returns a list"]),
         (vec![(unet, vnet)], vec!["recipe.toml:", "base = 8", "expected 16"]),

@@ -8,8 +8,8 @@ use hearth_registry::{Node, Registry};
 use crate::bundle::array_form::{OF_FILE, axes};
 use crate::bundle::chain::{Activated, Step, Work};
 use crate::bundle::classes::Classes;
-use crate::bundle::field;
-use crate::bundle::field::{Field, Kind};
+use crate::bundle::comparison::comparison;
+use crate::bundle::field::{self, Field, Kind};
 use crate::bundle::nodes::{base_names, each, fault, is, keys, node, read, table};
 use crate::bundle::save::Save;
 
@@ -286,8 +286,19 @@ fn registered(
     let Some(entry) = found else {
         return Err(fault(component, "is a transform that is not here"));
     };
-    let without = [&IGNORED[..], &["dtype"]].concat();
+    let selects =
+        match component.get("select_fn") {
+            Some(Value::Function(function)) => Some(comparison(function).ok_or_else(|| {
+                fault(component, "select_fn is no comparison with a number, such as lambda x: x > 0.5")
+            })?),
+            _ => None,
+        };
+    let mut without = [&IGNORED[..], &["dtype"]].concat();
+    without.extend(selects.is_some().then_some("select_fn"));
     let mut table = table(component, entry.name, &without, false)?;
+    if let Some(comparison) = selects {
+        table.insert("select_fn", Node::from(comparison.as_str()));
+    }
     // Labels with their numbers: of those that clicks are given for, only the order counts.
     if let Some(labels) = component.get("label_names").and_then(Value::as_dict) {
         let names = Value::list(labels.iter().map(|(name, _)| name.clone()));
