@@ -155,6 +155,9 @@ fn models_side_by_side_become_one_label_map() {
     fail(&[&words[..], &["--probabilities"]].concat(), 1, &["--probabilities", "side by side"]);
     let one = text(&golden("organs_legacy_nomirror/model"));
     fail(&["predict", &one, "-i", &image, "-o", &out, "--statistics"], 1, &["--statistics", "one model"]);
+    fail(&["predict", &one, "-i", &image, "-o", &out, "--task", "total"], 1, &["--task", "one model"]);
+    fail(&[&words[..], &["--variant", "small"]].concat(), 1, &["--variant", "TotalSegmentator"]);
+    fail(&[&words[..], &["--task", "totl"]].concat(), 1, &["--task", "total"]);
 }
 
 /// Recipes for what nnU-Net has planned and preprocessed.

@@ -28,6 +28,7 @@ mod train;
 
 pub use ensemble::NnunetEnsemble;
 pub use export::{ExportOptions, export};
+pub use hearth_nnunet::total::Modality;
 pub use hearth_nnunet::{Case, DatasetJson, Folds, ModelFolder, Plans, planner};
 pub use image::{CaseImage, Grid};
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};

@@ -116,7 +116,8 @@ fn a_folder_of_v3_takes_five_of_ten_models() {
     assert_eq!(open(dir.path(), &both).models().count(), 5);
 
     // A subset takes its models alone, and the whole image where there is no rough model.
-    let subset = TotalOptions { subset: vec!["liver".to_owned(), "vertebrae_L6".to_owned()], ..TotalOptions::default() };
+    let subset =
+        TotalOptions { subset: vec!["liver".to_owned(), "vertebrae_L6".to_owned()], ..TotalOptions::default() };
     let opened = open(dir.path(), &subset);
     assert_eq!((opened.models().count(), opened.names().len()), (2, 2));
     refused(dir.path(), &named("total_v3", "fastest"), &["Dataset837_"]);
