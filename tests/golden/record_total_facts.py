@@ -102,6 +102,7 @@ def tasks():
             ids = found["task_id"] if isinstance(found["task_id"], list) else [found["task_id"]]
             voxels = found["resample"]
             voxels = [voxels] * 3 if isinstance(voxels, float) else voxels
+            voxels = voxels and [float(size) for size in voxels]
             models.append({"mode": mode, "folders": [TASK_ID_WEIGHTS_CONFIGS[id]["foldername"] for id in ids],
                            "voxels_xyz": voxels, "trainer": found["trainer"], "configuration": found["model"],
                            "folds": found["folds"]})

@@ -47,6 +47,7 @@ const MOST_PER_BYTE: u64 = 100;
 fn unpacked(zip: &Path) -> Outcome<tempfile::TempDir> {
     use hearth_data::Progress;
     use hearth_data::download::{ArchiveLimits, unpack};
+    use hearth_recipe::Context;
 
     let doing = || format!("cannot open the bundle {}", zip.display());
     let size = std::fs::metadata(zip).while_doing(doing)?.len();

@@ -98,19 +98,19 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether a task's models are rough models of another task that is there, and nothing else.
+    /// Whether all of a task's models are the rough models that other tasks that are there use.
     fn only_helps(&self, task: &Task, there: &[&'static Task]) -> bool {
-        let is_there =
-            |task: &Task, mode: Mode| self.models.iter().any(|model| self.is_of_mode(model, task.name, mode));
-        let rough = |other: &Task| {
-            let crop = other.crop.map(|crop| crop.rough);
-            let subset = other.crops_to_subsets() && is_there(other, Mode::Default);
-            crop.into_iter().chain(subset.then(|| rough_of_subsets(other))).flat_map(choices).collect::<Vec<_>>()
-        };
-        let used: Vec<Mode> =
-            task.models.iter().map(|models| models.mode).filter(|mode| is_there(task, *mode)).collect();
+        let is_there = |task: &str, mode: Mode| self.models.iter().any(|model| self.is_of_mode(model, task, mode));
         let others = there.iter().filter(|other| other.name != task.name);
-        others.map(|other| rough(other)).any(|rough| used.iter().all(|mode| rough.contains(&(task.name, *mode))))
+        let rough = others.flat_map(|other| {
+            let subset = other.crops_to_subsets() && is_there(other.name, Mode::Default);
+            let crop = other.crop.map(|crop| crop.rough);
+            crop.into_iter().chain(subset.then(|| rough_of_subsets(other)))
+        });
+        let used = |rough| choices(rough).into_iter().find(|(name, mode)| is_there(name, *mode));
+        let used: Vec<(&str, Mode)> = rough.filter_map(used).collect();
+        let mut modes = task.models.iter().map(|models| models.mode).filter(|mode| is_there(task.name, *mode));
+        modes.all(|mode| used.contains(&(task.name, mode)))
     }
 
     /// The models of a task: of the mode that is given, or of the first that has any.

@@ -42,8 +42,8 @@ pub struct TotalOptions {
     /// Components of at most so many mm³ are removed from each class, as by TotalSegmentator's
     /// `--remove_small_blobs`.
     pub small_components: Option<f64>,
-    /// How each model predicts. Models of a task use fold 0 unless folds are given, as TotalSegmentator
-    /// does, and images are not mirrored.
+    /// How each model predicts; `step` takes the place of its step size. Models of a task use fold 0
+    /// unless folds are given, as TotalSegmentator does, and images are not mirrored.
     pub models: NnunetOptions,
 }
 
