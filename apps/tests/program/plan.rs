@@ -42,8 +42,15 @@ fn copies(dir: &Path) -> Vec<(&'static str, PathBuf, Vec<&'static str>)> {
             .collect()
     };
     let labels = json!({"0": "background", "1": "ball"});
-    let decathlon = json!({"name": NAME, "modality": {"0": "MRI"}, "labels": labels, "numTraining": CASES, "training": listed("../")});
+    let decathlon =
+        json!({"name": NAME, "modality": {"0": "MRI"}, "labels": labels, "numTraining": CASES, "training": listed("")});
     write("msd/dataset.json", decathlon.to_string());
+    // A list of the Decathlon names no files outside of its folder.
+    for path in pairs().flat_map(|(image, label)| [image, label]) {
+        let to = dir.join("msd").join(&path);
+        fs::create_dir_all(to.parent().expect("a folder")).expect("made");
+        fs::copy(dir.join(&path), to).expect("copied");
+    }
     let list = write(&format!("{NAME}.json"), json!({"labels": labels, "training": listed("")}).to_string());
     let rows: Vec<String> = pairs().map(|(image, label)| format!("{image},{label}")).collect();
     let table = write(&format!("{NAME}.csv"), format!("mri,ball\n{}\n", rows.join("\n")));
@@ -94,18 +101,18 @@ fn the_plans_of_a_data_set_are_those_of_its_files_and_not_of_its_layout() {
     }
 }
 
-/// Structure sets are drawn; the region that is learned has one name in all of them.
+/// Regions of structure sets become a label map; a pattern takes those of several names.
 #[test]
 fn structure_sets_are_planned_and_trained() {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| text(&dir.path().join(name));
     let data = at("chests");
     succeed(&["data", "phantom", "lung", "--cases", "5", "--size", "32", "--out", &data]);
-    let call = ["plan", &data, "-o", &at("plans"), "--memory", "0.003", "--labels", "GTV-1"];
+    let call = ["plan", &data, "-o", &at("plans"), "--memory", "0.003", "--labels", "GTV*"];
     succeed(&[&call[..], &["--layout", "{ name = \"Dicom\", prefer = \"RTSTRUCT\" }"]].concat());
     let recipe = dir.path().join("plans/3d_fullres.toml");
     let written = fs::read_to_string(&recipe).expect("a recipe");
-    for part in ["segments = [\"GTV-1\"]", "reference_key = \"image\"", "CTNormalization", "RTSTRUCT"] {
+    for part in ["segments = [\"GTV*\"]", "reference_key = \"image\"", "CTNormalization", "RTSTRUCT"] {
         assert!(written.contains(part), "{part} is not in {written}");
     }
     succeed(&train(&recipe, &data, &at("run"), &["--folds", "2", "--fold", "0"]));
@@ -125,7 +132,7 @@ fn what_a_data_set_does_not_say_is_asked_for() {
     let (list, table) = (at(&format!("{NAME}.json")), at(&format!("{NAME}.csv")));
     refused(&list, &[], &["does not name the channels", "--channels CT"]);
     refused(&list, &["--channels", "T1", "T2"], &["case ball_0", "1 channels", "T1, T2"]);
-    refused(&table, &["--images", "mri"], &["label", "mri, ball"]);
+    refused(&table, &["--images", "mri"], &["unknown column \"label\""]);
     refused(&at("bids"), &["--labels", "ball", "rest", "--layout", "Bidz"], &["--layout", "Bids"]);
     refused(&at(NAME), &["--channels", "CT"], &["--channels", "dataset.json", "remove it"]);
     refused(&at("nowhere"), &[], &["no such file or folder"]);

@@ -87,7 +87,14 @@ const REFUSED: [(&str, Change, &str); 20] = [
     ),
     ("a width of 0", |c| c["network_def"]["features"] = json!([0, 4, 4, 4, 4, 4]), "features"),
     ("too few features", |c| c["network_def"]["features"] = json!([4, 4]), "features"),
-    ("an ambiguous truth", |c| c["network"] = "$@network_def if pandas.read_csv('t.csv') else None".into(), "truth of"),
+    (
+        "an ambiguous truth",
+        |c| {
+            c["imports"] = json!(["$import os", "$import pandas"]);
+            c["network"] = "$@network_def if pandas.read_csv('t.csv') else None".into();
+        },
+        "is ambiguous",
+    ),
     (
         "an evaluator that only initialize runs",
         |c| {
