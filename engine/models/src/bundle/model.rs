@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::evaluator::{Evaluator, OneByOne};
 use super::networks::{Loads, Networks};
 use super::open::{OpenedBundle, open};
-use super::run::{RunOptions, all, config};
+use super::run::{RunOptions, all, config, leave_out_lists};
 use super::{Context, checks};
 use crate::cases::{Case, CaseFinder};
 use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
@@ -49,7 +49,8 @@ impl BundleModel {
 /// The evaluator of the inference config, with its weights, and their files; none where the config does more
 /// than predict an image of each case.
 fn one_by_one(opened: &OpenedBundle, options: &RunOptions) -> Outcome<(Option<OneByOne>, Vec<PathBuf>)> {
-    let (config, run_id) = config(&opened.bundle, options)?;
+    let (mut config, run_id) = config(&opened.bundle, options)?;
+    leave_out_lists(&mut config)?;
     let folder = opened.bundle.root().to_owned();
     let resolver = Resolver::new(config, folder.clone())?;
     let mut context = Context { folder: folder.clone(), case_by_case: true, ..Context::default() };

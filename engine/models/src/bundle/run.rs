@@ -6,6 +6,7 @@ use burn::tensor::Tensor;
 use hearth_bundle::{Bundle, Config, Effect, Resolver};
 
 use super::computed::{Computed, Doing};
+use super::data::DATASETS;
 use super::evaluator::Evaluator;
 use super::networks::{Loads, Networks};
 use super::writing::Writing;
@@ -116,11 +117,40 @@ pub(crate) fn config(bundle: &Bundle, options: &RunOptions) -> Outcome<(Config, 
     for (id, value) in &options.overrides {
         config.set_from_text(id, value)?;
     }
+    if !options.images.is_empty() {
+        leave_out_lists(&mut config)?;
+    }
     let id = match &options.run_id {
         Some(id) => id.clone(),
         None => run_id(&config, options)?,
     };
     Ok((config, id))
+}
+
+/// Empties the lists of cases of evaluators: images are given in their place, and what makes a list may read
+/// files of a data set that is not there.
+pub(crate) fn leave_out_lists(config: &mut Config) -> Outcome {
+    let target = |config: &Config, id: &str| {
+        let target = config.item(id)?.get("_target_")?.as_str()?;
+        Some(target.rsplit('.').next().unwrap_or(target).to_owned())
+    };
+    let follow = |config: &Config, id: &str, key: &str| match config.item(&format!("{id}#{key}"))? {
+        serde_json::Value::String(text) => text.strip_prefix('@').map(str::to_owned),
+        serde_json::Value::Object(_) => Some(format!("{id}#{key}")),
+        _ => None,
+    };
+    let evaluators: Vec<String> = config.ids().map(str::to_owned).collect();
+    for evaluator in evaluators.iter().filter(|id| target(config, id).as_deref() == Some("SupervisedEvaluator")) {
+        let dataset =
+            follow(config, evaluator, "val_data_loader").and_then(|loader| follow(config, &loader, "dataset"));
+        let Some(dataset) = dataset else { continue };
+        let listed = target(config, &dataset).is_some_and(|name| DATASETS.contains(&name.as_str()));
+        let data = format!("{dataset}#data");
+        if listed && config.item(&data).is_some_and(serde_json::Value::is_string) {
+            config.set_from_text(&data, "[]")?;
+        }
+    }
+    Ok(())
 }
 
 /// The config that is run where none is named.
