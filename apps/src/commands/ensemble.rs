@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use hearth_models::cases::globs::expanded;
 use hearth_models::job::Job;
 use hearth_models::model::{Kind, Model};
+use hearth_models::open::{Family, OpenOptions, open};
 use hearth_models::run::RunModel;
 use hearth_train::Ranks;
 
-use crate::commands::merging::{self, DisagreementWord, MergeArgs};
+use crate::commands::merging::{self, DisagreementWord, MeanOf, MergeArgs};
 use crate::commands::opening::OpeningArgs;
 use crate::commands::output_args::FileArgs;
 use crate::commands::{predict, predict_slides};
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
 use crate::note;
 use crate::ranks::{RanksArgs, local_rank};
 use crate::sharing::{prepared, shared_cases};
@@ -20,7 +21,8 @@ use crate::sharing::{prepared, shared_cases};
 /// Arguments of `hearth ensemble`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folders of runs, or packages of them; a folder with fold0, fold1, ... is all of them
+    /// Folders of runs, or packages of them; a folder with fold0, fold1, ... is all of them. Or models of
+    /// nnU-Net of one data set, whose probabilities are averaged
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// The images, as for `predict`
@@ -57,6 +59,9 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    if args.runs.iter().any(|path| Family::of(path, false) == Family::Nnunet) {
+        return of_nnunet(args, ranks);
+    }
     let open = || -> Outcome<_> {
         let runs = merging::runs(&args.runs)?;
         let options = args.opening.options();
@@ -77,5 +82,32 @@ fn of_rank(args: &Args, ranks: Option<&Ranks>) -> Outcome {
         return predict_slides::run(&of_predict, model.trained(), "ensemble", ranks);
     }
     let job = Job { command: "ensemble", ..of_predict.outputs(&model, ranks)? };
+    Ok(job.run(&of_predict.images)?)
+}
+
+/// Predicts with models of nnU-Net, whose probabilities are averaged as `nnUNetv2_ensemble` does.
+fn of_nnunet(args: &Args, ranks: Option<&Ranks>) -> Outcome {
+    let given = [
+        ("--mean=logits", args.merge.mean == Some(MeanOf::Logits)),
+        ("--vote", args.merge.vote),
+        ("--staple", args.merge.staple),
+        ("--weights", args.merge.weights.is_some()),
+        ("--disagreement", !args.disagreement.is_empty()),
+    ];
+    if let Some((name, _)) = given.into_iter().find(|(_, given)| *given) {
+        let what = "is for runs; the probabilities of models of nnU-Net are averaged";
+        return Err(Failure::new(format!("{name} {what}: remove it")));
+    }
+    let options =
+        OpenOptions { with: args.runs[1..].to_vec(), local_rank: local_rank(ranks), ..args.opening.options() };
+    let model = prepared(ranks, open(&args.runs[0], &options))?;
+    note!("{}, mean of probabilities", model.card().description);
+    let of_predict = predict::Args {
+        images: expanded(&args.images)?,
+        files: args.files.clone(),
+        uncertainty: args.uncertainty,
+        ..predict::Args::new(&args.runs[0], Vec::new(), &args.out, &args.opening.device, None)
+    };
+    let job = Job { command: "ensemble", ..of_predict.outputs(&*model, ranks)? };
     Ok(job.run(&of_predict.images)?)
 }

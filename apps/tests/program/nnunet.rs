@@ -71,6 +71,11 @@ fn a_cascade_in_two_calls_and_two_models_as_one() {
     call(&lowres, &two, &["--with", &lowres]);
     // The mean of two of the same; softmax may tie what was not.
     assert!(differing(&dir.path().join("two/c01.nii.gz"), "cascade/lowres/expected/c01.nii.gz") <= 200);
+    // The same by the command that merges runs.
+    let merged = text(&dir.path().join("merged"));
+    succeed(&["ensemble", &lowres, &lowres, "-i", &input, "-o", &merged, "--device", "cpu"]);
+    assert!(differing(&dir.path().join("merged/c01.nii.gz"), "cascade/lowres/expected/c01.nii.gz") <= 200);
+    fail(&["ensemble", &lowres, &lowres, "-i", &input, "-o", &merged, "--vote"], 1, &["--vote", "averaged"]);
     let without = ["predict", &cascade, "-i", &input, "-o", &text(&dir.path().join("none")), "--device", "cpu"];
     fail(&without, 1, &["continues from the labels", "--previous-stage"]);
 }
