@@ -139,8 +139,9 @@ pub(crate) fn leave_out_lists(config: &mut Config) -> Outcome {
         serde_json::Value::Object(_) => Some(format!("{id}#{key}")),
         _ => None,
     };
-    let evaluators: Vec<String> = config.ids().map(str::to_owned).collect();
-    for evaluator in evaluators.iter().filter(|id| target(config, id).as_deref() == Some("SupervisedEvaluator")) {
+    let is_evaluator = |id: &&str| target(config, id).as_deref() == Some("SupervisedEvaluator");
+    let evaluators: Vec<String> = config.ids().filter(is_evaluator).map(str::to_owned).collect();
+    for evaluator in &evaluators {
         let dataset =
             follow(config, evaluator, "val_data_loader").and_then(|loader| follow(config, &loader, "dataset"));
         let Some(dataset) = dataset else { continue };
