@@ -197,7 +197,11 @@ fn labels_of_another_image_are_refused() {
         assert!(error.contains(said) && error.contains("previous"), "{error}");
     }
     let item = Item::new("c01").with("image", &image);
-    let error = ready.reading().ready(item.sample()).map(|_| ()).expect_err("none").to_string();
+    let error = hearth_models::run::segment::Reading::of(&ready)
+        .ready(item.sample())
+        .map(|_| ())
+        .expect_err("none")
+        .to_string();
     assert!(error.contains("--previous-stage") && error.contains("c01"), "{error}");
 }
 
