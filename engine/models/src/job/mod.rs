@@ -27,7 +27,7 @@ use crate::job::failed::{FAILED, list_failed, row};
 use crate::job::ranks::is_first;
 use crate::job::tasks::{Task, tasks};
 use crate::model::{Asked, Card, Model, Prediction};
-use crate::writers::{OutputOptions, Pictures, Writing, check};
+use crate::writers::{OutputOptions, Pictures, Writing, authorship, check};
 
 /// The table of models that predict numbers.
 const SCORES: &str = "scores.csv";
@@ -229,6 +229,7 @@ fn write_results(
         case: &task.case,
         map: map.as_deref(),
         series: task.series.as_ref(),
+        by: task.series.as_ref().map(|series| authorship(&planned.card, series)),
         picture: found.picture,
         facts,
         outputs: &planned.outputs,

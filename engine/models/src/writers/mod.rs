@@ -10,7 +10,7 @@ mod rows;
 
 use std::path::{Path, PathBuf};
 
-use hearth_data::dicom::Series;
+use hearth_data::dicom::{Authorship, Series};
 use hearth_recipe::{Outcome, RecipeError};
 use hearth_run::outputs::Outputs;
 use serde_json::Value;
@@ -66,12 +66,20 @@ pub(crate) struct Writing<'a, 'b> {
     /// None where numbers were predicted.
     pub(crate) map: Option<&'a dyn PredictedMap>,
     pub(crate) series: Option<&'a Series>,
+    /// Who made the DICOM files of the case, and when: one for all, so that a report refers to its segmentation.
+    pub(crate) by: Option<Authorship>,
     /// What was drawn; the other results are written although it fails.
     pub(crate) picture: Option<Outcome<Vec<u8>>>,
     /// What records say.
     pub(crate) facts: Value,
     pub(crate) outputs: &'a Outputs,
     pub(crate) report: &'a mut CaseReport<'b>,
+}
+
+/// Who makes the DICOM files of a case.
+pub(crate) fn authorship(card: &Card, series: &Series) -> Authorship {
+    let by = Authorship::new(&card.description).description(&card.title);
+    by.contribution(format!("{}; series {}", card.made_by, series.uid()))
 }
 
 impl<'a> Writing<'a, '_> {

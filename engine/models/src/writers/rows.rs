@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use hearth_data::dicom::Authorship;
 use hearth_data::writers::{RegionFile, SurfaceOptions, file_part};
 use hearth_data::{NiftiOptions, write_nifti};
 use hearth_recipe::{Context, Outcome, RecipeError, notice};
@@ -158,12 +157,11 @@ fn probabilities(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {
 
 fn dicom(writing: &mut Writing<'_, '_>, paths: &[PathBuf], file: Option<RegionFile>) -> Outcome {
     let ([path], Some(file)) = (paths, file) else { return Ok(()) };
-    let series = writing.series.ok_or_else(|| RecipeError::new("DICOM files refer to a series, and there is none"))?;
-    let (card, map) = (writing.card, writing.map()?);
-    // One authorship for all files: the report refers to the segmentation that was made with it.
-    let by = authorship(writing);
-    let regions = Regions::new(map, card, &writing.options.codes)?;
-    let bytes = regions.to_dicom(file, series, &by).while_doing(|| format!("cannot write {}", path.display()))?;
+    let (Some(series), Some(by)) = (writing.series, &writing.by) else {
+        return Err(RecipeError::new("DICOM files refer to a series, and there is none"));
+    };
+    let regions = Regions::new(writing.map()?, writing.card, &writing.options.codes)?;
+    let bytes = regions.to_dicom(file, series, by).while_doing(|| format!("cannot write {}", path.display()))?;
     if Some(&file) == writing.options.dicom_files().first() {
         for region in regions.missing() {
             notice!("{}: no voxel of {region:?} was found; the DICOM files say so", writing.case.name());
@@ -175,14 +173,6 @@ fn dicom(writing: &mut Writing<'_, '_>, paths: &[PathBuf], file: Option<RegionFi
     let kind = dicom_ending(file).trim_start_matches('_').trim_end_matches(".dcm");
     writing.report.file(&format!("dicom_{kind}"), path);
     Ok(())
-}
-
-/// Who made the DICOM files of a case.
-fn authorship(writing: &Writing<'_, '_>) -> Authorship {
-    let card = writing.card;
-    let uid = writing.series.map_or("", |series| series.uid());
-    let by = Authorship::new(&card.description).description(&card.title);
-    by.contribution(format!("{}; series {uid}", card.made_by))
 }
 
 fn surfaces(writing: &mut Writing<'_, '_>, paths: &[PathBuf]) -> Outcome {

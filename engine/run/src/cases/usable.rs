@@ -28,7 +28,9 @@ pub fn usable(plan: &Plan, data: &Path) -> Outcome<Cases> {
 /// # Errors
 /// The first case that a training would end with.
 pub fn read_some(plan: &Plan, cases: &Cases) -> Outcome {
-    read(&cases.training, &plan.training).while_doing(|| "preparing the training cases")?;
+    // A sampler may never draw a case that cannot be read.
+    let training = if plan.recipe.data.sampler.is_some() { &[] } else { &cases.training[..] };
+    read(training, &plan.training).while_doing(|| "preparing the training cases")?;
     read(&cases.validation, &plan.validation).while_doing(|| "preparing the validation cases")
 }
 

@@ -7,6 +7,7 @@ use hearth_data::Image;
 use hearth_nnunet::total::Modality;
 use hearth_recipe::Outcome;
 use hearth_recipe::nnunet::Reader;
+use hearth_registry::counted;
 use serde_json::{Map, Value, json};
 
 use crate::cases::{Case, CaseFinder};
@@ -29,14 +30,14 @@ impl TotalModel {
         let facts = total.card();
         let title =
             facts.task.map_or_else(|| "models side by side".to_owned(), |task| format!("TotalSegmentator {task}"));
-        let models = total.models().count();
+        let models = counted(total.models().count(), "model");
         let labels: Vec<ClassLabel> =
             total.names().iter().map(|(label, name)| ClassLabel::new(u32::from(*label), name)).collect();
         let modality = if facts.modality == Modality::Ct { "CT" } else { "MR" };
         let card = Card {
             family: "folder of models",
-            description: format!("{title}, {models} models of nnU-Net"),
-            made_by: format!("hearth {} {title}, {models} models", env!("CARGO_PKG_VERSION")),
+            description: format!("{title}, {models} of nnU-Net"),
+            made_by: format!("hearth {} {title}, {models}", env!("CARGO_PKG_VERSION")),
             kind: Kind::Labels,
             file_labels: labels.iter().map(|label| (label.name.clone(), label.value)).collect(),
             labels,
