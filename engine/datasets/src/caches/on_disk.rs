@@ -112,7 +112,7 @@ mod tests {
                     ("identity", Some("\"content\"")),
                 ]
             );
-            assert!(described.closed && described.doc.contains("The cache outlives the run"), "{}", described.doc);
+            assert!(described.closed && described.doc.contains("cache outlives the run"), "{}", described.doc);
         }
     }
 

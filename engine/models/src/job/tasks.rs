@@ -84,7 +84,8 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
     };
     let result = files.last().filter(|(writer, _)| writer.flag.is_empty()).and_then(|(_, paths)| paths.first());
     let same = result.is_some_and(|path| is_made_of(path, &key)) && files.iter().all(is_done);
-    let all: Vec<&Path> = files.iter().flat_map(|(_, paths)| paths).map(PathBuf::as_path).collect();
+    // The result first: it is what an error names.
+    let all: Vec<&Path> = files.iter().rev().flat_map(|(_, paths)| paths).map(PathBuf::as_path).collect();
     if same && !job.overwrite {
         notice!("{}: done by an earlier call", case.name());
         if job.json && job.results.speaks() {
