@@ -353,11 +353,7 @@ const DAMAGES: [(&str, Damage, &[&str]); 8] = [
         |data| dataset(data, |list| list["labels"] = serde_json::json!({"0": "background", "1": "a", "2": "b"})),
         &["labels up to 2", "knows 2"],
     ),
-    (
-        "a label beyond the classes",
-        |data| values(data, "labelsTr", |data| data * 7.0),
-        &["other values: 7"],
-    ),
+    ("a label beyond the classes", |data| values(data, "labelsTr", |data| data * 7.0), &["other values: 7"]),
     (
         "two channels",
         |data| values(data, "imagesTr", |data| data.repeat_dim(0, 2)),

@@ -283,7 +283,7 @@ impl OneByOne {
     /// # Errors
     /// Images that cannot be read or do not fit the network; an output that its device did not compute.
     pub fn predict(&mut self, files: &[PathBuf], series: Option<&str>) -> Outcome<Image> {
-        let texts: Vec<Value> = files.iter().map(|file| Value::text(&file.display().to_string())).collect();
+        let texts: Vec<Value> = files.iter().map(|file| Value::text(file.display().to_string())).collect();
         let value = match &texts[..] {
             [one] => one.clone(),
             _ => Value::List(texts.into()),
