@@ -366,14 +366,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let bin = folder.path().join("bin");
         let program = bin.join("hearth");
+        let given = folder.path().join("given");
+        std::fs::create_dir_all(&given).expect("a folder");
         let list = env::join_paths(["/env/a", "", "/env/b"]).expect("no colon in them");
         let order = || {
             let user = Some("/user".into());
-            let search = Search::ordered(&["/given".into()], Some(&list), &["/recipe".into()], user, Some(&program));
+            let search =
+                Search::ordered(std::slice::from_ref(&given), Some(&list), &["/recipe".into()], user, Some(&program));
             search.places().iter().map(|place| (place.origin, place.path.clone())).collect::<Vec<_>>()
         };
         let mut expected = vec![
-            (Origin::Given, "/given".into()),
+            (Origin::Given, given.clone()),
             (Origin::Environment, "/env/a".into()),
             (Origin::Environment, "/env/b".into()),
             (Origin::Recipe, "/recipe".into()),

@@ -62,7 +62,8 @@ fn tasks_are_those_of_totalsegmentator() {
         for (class, known) in known.iter().filter(|_| differing == 0) {
             for what in ["volume", "intensity"] {
                 let [a, b] = [&statistics[class][what], &known[what]].map(|value| value.as_f64().expect("a number"));
-                assert!((a - b).abs() <= 1e-6 * b.abs(), "{name}: {what} of {class}: {a}, recorded {b}");
+                // Fast models are measured on their own grid, where a voxel may differ that does not show on the image's.
+                assert!((a - b).abs() <= 1e-4 * b.abs(), "{name}: {what} of {class}: {a}, recorded {b}");
             }
         }
     }
