@@ -29,6 +29,8 @@
 //! Files come from outside, so nothing in them is trusted: every size is checked before memory is
 //! allocated ([`Limits`]), and a panic in a decoder becomes an error of its file.
 
+#![forbid(unsafe_code)]
+
 mod codec;
 mod error;
 mod finding;

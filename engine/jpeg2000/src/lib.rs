@@ -3,6 +3,8 @@
 //! bytes each, and a few bytes of header can request one of them per sample. So they are counted
 //! before anything is decoded.
 
+#![forbid(unsafe_code)]
+
 /// The number of a tile has 16 bits.
 const MAX_TILES: u64 = 1 << 16;
 

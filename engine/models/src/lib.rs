@@ -6,6 +6,8 @@
 //! * [`Job`](job::Job): the loop over cases.
 //! * [`writers`]: the table of files that a prediction is written as.
 
+#![forbid(unsafe_code)]
+
 pub mod bundle;
 pub mod cases;
 pub mod ensemble;

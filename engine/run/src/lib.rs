@@ -10,6 +10,8 @@
 //! Nothing here predicts, and nothing prints: the crate reports by errors and notices
 //! ([`hearth_recipe::notice`]).
 
+#![forbid(unsafe_code)]
+
 mod adversarial;
 pub mod advice;
 mod cases;

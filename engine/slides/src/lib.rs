@@ -16,6 +16,8 @@
 //! them ([`Limits`]). A file that ends early, contradicts itself or has circular references is an
 //! error, and so is a panic in a decoder.
 
+#![forbid(unsafe_code)]
+
 mod annotations;
 mod cache;
 mod codec;

@@ -149,7 +149,7 @@ impl Samples {
     }
 
     /// All values as f32. 32-bit integers and 64-bit floats are rounded.
-    #[allow(clippy::cast_lossless, clippy::unnecessary_cast)]
+    #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "one macro for all types of samples")]
     pub fn to_f32(&self) -> Vec<f32> {
         each!(self, values => values.iter().map(|v| *v as f32).collect())
     }
@@ -210,7 +210,7 @@ impl Raster {
     pub fn to_chw_f32(&self) -> Vec<f32> {
         let pixels = self.width * self.height;
         let mut planes = vec![0.0; pixels * self.channels];
-        #[allow(clippy::cast_lossless, clippy::unnecessary_cast)]
+        #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "one macro for all types of samples")]
         fn split<T: Copy>(values: &[T], channels: usize, planes: &mut [f32], to: impl Fn(T) -> f32) {
             let pixels = values.len() / channels;
             for (c, plane) in planes.chunks_exact_mut(pixels).enumerate() {
@@ -220,7 +220,7 @@ impl Raster {
             }
         }
         if pixels > 0 {
-            #[allow(clippy::cast_lossless, clippy::unnecessary_cast)]
+            #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "one macro for all types of samples")]
             {
                 each!(&self.samples, values => split(values, self.channels, &mut planes, |v| v as f32));
             }
@@ -229,7 +229,7 @@ impl Raster {
     }
 
     /// The pixel at column `x`, row `y`, as f64. Panics outside the raster, as indexing does.
-    #[allow(clippy::cast_lossless, clippy::unnecessary_cast)]
+    #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "one macro for all types of samples")]
     pub fn pixel(&self, x: usize, y: usize) -> Vec<f64> {
         assert!(x < self.width && y < self.height, "({x}, {y}) outside {} x {}", self.width, self.height);
         let at = (y * self.width + x) * self.channels;

@@ -186,7 +186,7 @@ macro_rules! steps_of_tuples {
     ($($first:ident $($rest:ident)*)?) => {
         $(
             impl<$first: Steps, $($rest: Steps),*> Steps for ($first, $($rest,)*) {
-                #[allow(non_snake_case)]
+                #[allow(non_snake_case, reason = "names of type parameters are those of variables")]
                 fn into_steps(self) -> Vec<Arc<dyn Transform>> {
                     let ($first, $($rest,)*) = self;
                     [$first.into_steps(), $($rest.into_steps()),*].concat()

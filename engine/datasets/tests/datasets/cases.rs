@@ -1,5 +1,5 @@
 //! Phantom cases, a recipe for them, and what a data set makes of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! A server in this process, and what it has to give.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

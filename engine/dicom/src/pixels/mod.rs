@@ -25,7 +25,7 @@ use crate::tags::Attributes;
 
 /// The type of a stored sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the variants say what they are")]
 pub enum StoredType {
     U8,
     I8,

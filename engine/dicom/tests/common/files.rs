@@ -1,5 +1,5 @@
 //! Series and segmentations as small DICOM files.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use dicom_core::VR;
 use dicom_dictionary_std::tags;

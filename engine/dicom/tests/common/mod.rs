@@ -1,5 +1,5 @@
 //! Small DICOM files, written by dicom-object.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::path::{Path, PathBuf};
 

@@ -107,11 +107,11 @@ macro_rules! sample {
         impl Sample for $type {
             type Sum = $sum;
             const IS_INTEGER: bool = $is_integer;
-            #[allow(clippy::cast_lossless, clippy::unnecessary_cast)]
+            #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "one macro for all types of samples")]
             fn widen(self) -> $sum {
                 self as $sum
             }
-            #[allow(clippy::unnecessary_cast)]
+            #[allow(clippy::unnecessary_cast, reason = "one macro for all types of samples")]
             fn narrow(sum: $sum) -> Self {
                 let round: fn($sum) -> $sum = $round;
                 round(sum) as $type

@@ -1,5 +1,5 @@
 //! Writes DICOM whole-slide images by hand, valid or not.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 /// VL Whole Slide Microscopy Image Storage.
 pub const WHOLE_SLIDE: &str = "1.2.840.10008.5.1.4.1.1.77.1.6";

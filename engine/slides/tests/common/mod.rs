@@ -1,6 +1,6 @@
 //! Writes TIFFs by hand, valid or not: features that encoders do not write must be readable, or an
 //! error.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::io::Write;
 

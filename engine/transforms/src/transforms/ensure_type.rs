@@ -29,11 +29,11 @@ pub struct EnsureType {
     keys: Keys,
     /// Accepted for compatibility with MONAI: values are always tensors.
     #[serde(default, skip_serializing)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "a parameter of MONAI's that changes nothing here")]
     data_type: Option<DataType>,
     /// Accepted for compatibility with MONAI: values are always f32.
     #[serde(default, skip_serializing)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "a parameter of MONAI's that changes nothing here")]
     dtype: Option<FloatName>,
     /// The target device: the device of the run, or the CPU.
     #[serde(default)]

@@ -60,11 +60,11 @@ pub struct LoadImage {
     allow_missing_keys: bool,
     /// Accepted for compatibility with MONAI: an image always has a channel axis here.
     #[serde(default, skip_serializing)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "a parameter of MONAI's that changes nothing here")]
     ensure_channel_first: bool,
     /// Accepted for compatibility with MONAI: metadata always travel with the image.
     #[serde(default, skip_serializing)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "a parameter of MONAI's that changes nothing here")]
     image_only: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct ToTensor {
     track_meta: bool,
     /// Accepted for compatibility with MONAI: a list of numbers is one value.
     #[serde(default, skip_serializing)]
-    #[allow(dead_code)]
+    #[allow(dead_code, reason = "a parameter of MONAI's that changes nothing here")]
     wrap_sequence: Option<bool>,
     #[serde(default)]
     allow_missing_keys: bool,
