@@ -3,7 +3,7 @@
 //! * [`recipe`]: the schema, its text with positions, `--set`, the bundled recipes.
 //! * [`task`]: what is learned.
 //! * [`nnunet`]: nnU-Net's raw data sets, steps and training recipes.
-//! * [`notice`]: lines that a run reports.
+//! * [`mod@notice`]: lines that a run reports.
 //!
 //! Nothing here prints. The crate reports by errors ([`RecipeError`]) and notices ([`mod@notice`]).
 

@@ -8,7 +8,7 @@
 //! * [`outputs`]: files that a command claims before it writes them.
 //!
 //! Nothing here predicts, and nothing prints: the crate reports by errors and notices
-//! ([`hearth_recipe::notice`]).
+//! ([`mod@hearth_recipe::notice`]).
 
 #![forbid(unsafe_code)]
 

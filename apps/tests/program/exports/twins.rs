@@ -201,9 +201,10 @@ fn replay(kind: &Kind) {
 
 #[test]
 fn bundles_of_each_kind_do_what_monai_did() {
-    for kind in KINDS {
-        replay(kind);
-    }
+    // A map of a slide has no record: it is compared where MONAI itself is there.
+    let known = || KINDS.iter().filter(|kind| kind.gives != Gives::Maps);
+    known().for_each(replay);
+    assert_eq!(known().count() + 1, KINDS.len());
 }
 
 #[test]
