@@ -45,9 +45,9 @@ pub(crate) struct Evaluator {
     pub notes: Vec<String>,
 }
 
-/// The inferer of points, slice by slice, and that of slices.
+/// The inferer of points, slice by slice, and those that cut images by themselves.
 const POINTS: &str = "LandmarkInferer";
-const SLICES: &str = "SliceInferer";
+const CUTTING: [&str; 2] = ["SliceInferer", "PatchInferer"];
 
 /// Options of an evaluator that change nothing here.
 const KNOWN: [&str; 24] = [
@@ -412,7 +412,7 @@ impl<N: Network> Pass<'_, N> {
             let kept: Vec<usize> = (0..3).filter(|axis| cut.get(*axis) != Some(&1)).map(|axis| sizes[axis]).collect();
             let slice = [0, 1].map(|axis| kept.get(axis).copied().unwrap_or(1));
             self.network.check_input([count, channels, slice[0], slice[1], 1])?;
-        } else if self.inferer.window().is_none() && self.inferer.name() != SLICES {
+        } else if self.inferer.window().is_none() && !CUTTING.contains(&self.inferer.name()) {
             self.network.check_input(batch.dims())?;
         } else {
             let [given, wanted] = [batch.dims()[1], self.network.channels()[0]];
