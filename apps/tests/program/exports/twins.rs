@@ -201,10 +201,11 @@ fn replay(kind: &Kind) {
 
 #[test]
 fn bundles_of_each_kind_do_what_monai_did() {
-    // A map of a slide has no record: it is compared where MONAI itself is there.
-    let known = || KINDS.iter().filter(|kind| kind.gives != Gives::Maps);
-    known().for_each(replay);
-    assert_eq!(known().count() + 1, KINDS.len());
+    // The others have records, too, and are compared where MONAI itself is there.
+    let replayed = ["labels", "regions", "channels", "slices"];
+    let known: Vec<&Kind> = KINDS.iter().filter(|kind| replayed.contains(&kind.name)).collect();
+    assert_eq!(known.len(), replayed.len());
+    known.into_iter().for_each(replay);
 }
 
 #[test]
