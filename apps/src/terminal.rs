@@ -53,7 +53,7 @@ pub fn keep_unsaid(lines: Vec<String>) {
     UNSAID.with_borrow_mut(|kept| kept.extend(lines));
 }
 
-/// Takes lines of results that nobody asked for.
+/// Discards the lines of a job's results.
 pub struct Quiet;
 
 impl hearth_models::job::Results for Quiet {

@@ -34,7 +34,7 @@ pub struct FileArgs {
     /// where a data set is given that has them
     #[arg(long)]
     pub picture: bool,
-    /// Replace results that an earlier call wrote and nobody has changed since
+    /// Replace results that an earlier call wrote and that were not changed since
     #[arg(long)]
     pub overwrite: bool,
     /// Print a line of JSON for each image in place of the names of its files: input, outputs, seconds of

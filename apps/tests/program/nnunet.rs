@@ -146,6 +146,9 @@ fn models_side_by_side_become_one_label_map() {
     assert!((known - count(17.0) as f64 * 27.0).abs() < 1e-6 * known.max(1.0), "{statistics}");
     assert!(statistics["organ_4"]["intensity"] == 0.0 && statistics["organ_4"]["volume"] == 0.0, "{statistics}");
 
+    // Another measure of the same image is another result, and not skipped.
+    let words = ["predict", &text(&models), "-i", &image, "-o", &text(&all), "--device", "cpu", "--statistics"];
+    fail(&words, 1, &["s01_0000", "--overwrite"]);
     // Its voxels are all over a small image, so that the border may cut it.
     call(&all, &["--overwrite"]);
     let statistics = statistics_of(&all);

@@ -81,7 +81,7 @@ pub(crate) fn device_of(engine: &Value) -> Result<Device, Fault> {
     })
 }
 
-/// The device of a value that names one, or the processor; else why there is none.
+/// The device of a value that names one, or the processor; else why it cannot be used.
 fn named(value: &Value) -> Result<Device, String> {
     let word = match value {
         Value::Device(name) | Value::Text(name) => &**name,

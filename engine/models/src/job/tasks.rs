@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cases::{Case, files_key};
 use crate::job::Job;
 use crate::job::results::skipped;
-use crate::writers::{Writer, wanted};
+use crate::writers::{OutputOptions, Writer, wanted};
 
 /// A case, and the files of its results.
 pub(crate) struct Task {
@@ -77,7 +77,7 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
     };
     // A file that cannot be read is reported when its turn comes.
     let sources: Vec<PathBuf> = case.all_files().into_iter().chain(previous.clone()).collect();
-    let key = key(&sources, model).unwrap_or_default();
+    let key = key(&sources, model, &job.outputs).unwrap_or_default();
     let is_done = |(writer, paths): &(&Writer, Vec<PathBuf>)| match writer.optional {
         true => paths.is_empty() || paths.iter().any(|path| path.is_file()),
         false => paths.iter().all(|path| is_whole(path, job.command)),
@@ -105,10 +105,20 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
     Ok(Some(Task { case, files, series, previous, key, refused: lacking.or(refused) }))
 }
 
-/// What a result comes from: its files, and the model.
-fn key(files: &[PathBuf], model: &Value) -> Outcome<Value> {
+/// What a result comes from: its files, the model, and options that change what a file holds. Options that
+/// only ask for more files are no part of it.
+fn key(files: &[PathBuf], model: &Value, options: &OutputOptions) -> Outcome<Value> {
     let mut key = files_key(files)?;
     key["model"] = model.clone();
+    if let Some(kind) = options.dicom_seg.filter(|kind| *kind != write::SegmentationType::Binary) {
+        key["seg_type"] = format!("{kind:?}").into();
+    }
+    if options.include_incomplete {
+        key["include_incomplete"] = true.into();
+    }
+    if !options.codes.is_empty() {
+        key["codes"] = format!("{:?}", options.codes).into();
+    }
     Ok(key)
 }
 
