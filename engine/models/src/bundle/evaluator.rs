@@ -7,7 +7,6 @@ use std::sync::Arc;
 use burn::tensor::{DType, Device, Tensor};
 use hearth_bundle::{Component, Fault, Value};
 use hearth_data::Image;
-use hearth_data::transforms::LoadImage;
 use hearth_nn::inferers::{Inferer, LandmarkInferer, SimpleInferer};
 use hearth_nn::networks::Network;
 use hearth_registry::Registry;
@@ -21,6 +20,7 @@ use super::handlers::Handlers;
 use super::metrics::Measure;
 use super::networks::{Networks, check};
 use super::nodes::{fault, is, read, table};
+use super::one_by_one::OneByOne;
 use super::slides::SlideOptions;
 use super::writing::Writing;
 use super::{Seen, Told, missing};
@@ -253,67 +253,12 @@ impl Evaluator {
     }
 }
 
-/// An evaluator whose cases come one by one.
-pub(crate) struct OneByOne {
-    id: String,
-    network: Arc<Component>,
-    networks: Networks,
-    inferer: Box<dyn Inferer>,
-    before: Chain,
-    after: Chain,
-    device: Device,
-    folder: PathBuf,
-    /// What the file of an image is read to.
-    key: String,
-}
-
-impl OneByOne {
-    /// Whether classes exclude each other, as far as its post-processing says.
-    pub fn takes_argmax(&self) -> bool {
-        self.after.takes_argmax()
-    }
-
-    /// Whether its output is decided: by an argmax or a threshold.
-    pub fn decides(&self) -> bool {
-        self.after.decides()
-    }
-
-    /// The image that the config saves of a case. `series` is the UID of a DICOM series.
-    ///
-    /// # Errors
-    /// Images that cannot be read or do not fit the network; an output that its device did not compute.
-    pub fn predict(&mut self, files: &[PathBuf], series: Option<&str>) -> Outcome<Image> {
-        let texts: Vec<Value> = files.iter().map(|file| Value::text(file.display().to_string())).collect();
-        let value = match &texts[..] {
-            [one] => one.clone(),
-            _ => Value::List(texts.into()),
-        };
-        let given = Value::Dict([(Value::text(&self.key), value)].into());
-        let mut writing = Writing::capturing(self.folder.clone());
-        let mut case = Case::new(&given, 0, &self.folder);
-        if let Some(uid) = series {
-            let key = LoadImage::series_key(&self.key);
-            case.sample.values.insert(key, hearth_data::Value::Text(uid.to_owned()));
-        }
-        self.before.run(&mut case, &mut writing)?;
-        let network = self.networks.get(&self.network, &self.device)?;
-        let pass = Pass { network, inferer: &*self.inferer, device: &self.device, id: &self.id };
-        let ending = Ending { after: &self.after, tables: &[], measures: Vec::new(), total: 1 };
-        { ending }.cases(vec![case], &pass, &mut writing, &mut |_| {})?;
-        let mut saved = writing.captured.unwrap_or_default();
-        match saved.pop() {
-            Some(image) => image.to_host().map_err(|error| RecipeError::of_device(&error)),
-            None => Err(RecipeError::new(format!("{}: the config saved no image of this case", self.id))),
-        }
-    }
-}
-
 /// What is done with each case behind the network.
-struct Ending<'a> {
-    after: &'a Chain,
-    tables: &'a [Classes],
-    measures: Vec<Measure>,
-    total: usize,
+pub(crate) struct Ending<'a> {
+    pub(crate) after: &'a Chain,
+    pub(crate) tables: &'a [Classes],
+    pub(crate) measures: Vec<Measure>,
+    pub(crate) total: usize,
 }
 
 impl Ending<'_> {
@@ -338,7 +283,7 @@ impl Ending<'_> {
     }
 
     /// The same behind their transforms.
-    fn cases<N: Network>(
+    pub(crate) fn cases<N: Network>(
         &mut self,
         cases: Vec<Case>,
         pass: &Pass<'_, N>,
@@ -387,10 +332,10 @@ impl Ending<'_> {
 
 /// A network, and how it goes over its inputs.
 pub(crate) struct Pass<'a, N: Network> {
-    network: &'a N,
-    inferer: &'a dyn Inferer,
-    device: &'a Device,
-    id: &'a str,
+    pub(crate) network: &'a N,
+    pub(crate) inferer: &'a dyn Inferer,
+    pub(crate) device: &'a Device,
+    pub(crate) id: &'a str,
 }
 
 impl<N: Network> Pass<'_, N> {

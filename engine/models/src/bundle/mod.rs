@@ -28,6 +28,7 @@ mod needs;
 mod networks;
 mod nodes;
 mod npy;
+mod one_by_one;
 mod open;
 mod run;
 mod sampler;

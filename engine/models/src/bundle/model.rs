@@ -9,8 +9,9 @@ use hearth_recipe::{Context as _, Outcome, RecipeError};
 use hearth_run::outputs::sum;
 use serde_json::{Map, Value, json};
 
-use super::evaluator::{Evaluator, OneByOne};
+use super::evaluator::Evaluator;
 use super::networks::{Loads, Networks};
+use super::one_by_one::OneByOne;
 use super::open::{OpenedBundle, open};
 use super::run::{RunOptions, all, config, leave_out_lists};
 use super::{Context, checks};
