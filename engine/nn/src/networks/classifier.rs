@@ -2,106 +2,44 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use derive_setters::Setters;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::Network;
-use super::defaults::{instance, prelu, three, two, yes};
+use super::defaults::none;
 use super::facts::{Facts, by_facts};
-use super::regressor::{RegressorConfig, Stem, final_layer};
-use crate::layers::{Act, Axes, ConfigError, DropoutSpec, LayerSpec, Linear, Optional, Scope, Sequential, act};
+use super::stem::{Stem, StemOptions, all_axes, final_layer, stem_config};
+use crate::layers::{Act, Axes, ConfigError, LayerSpec, Linear, Optional, Scope, Sequential, act};
 
-/// How to build a [`Classifier`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
-#[serde(deny_unknown_fields)]
-#[setters(strip_option)]
-pub struct ClassifierConfig {
-    /// Channels and size of the image; two sizes for 2-D, three for 3-D.
-    #[setters(into)]
-    pub in_shape: Vec<usize>,
-    /// Number of classes.
-    pub classes: usize,
-    /// Channels per layer.
-    #[setters(into)]
-    pub channels: Vec<usize>,
-    /// Stride per layer.
-    #[setters(into)]
-    pub strides: Vec<Axes>,
-    /// Kernel, odd.
-    #[serde(default = "three")]
-    #[setters(into)]
-    pub kernel_size: Axes,
-    /// Convolutions per residual unit; 0 for plain convolutions.
-    #[serde(default = "two")]
-    pub num_res_units: usize,
-    /// Activation; `""` or null for none.
-    #[serde(default = "prelu")]
-    #[setters(into)]
-    pub act: Option<LayerSpec>,
-    /// Norm; `""` or null for none.
-    #[serde(default = "instance")]
-    #[setters(into)]
-    pub norm: Option<LayerSpec>,
-    /// Dropout probability; null for none.
-    #[serde(default)]
-    #[setters(into)]
-    pub dropout: Option<DropoutSpec>,
-    /// Whether convolutions have a bias.
-    #[serde(default = "yes")]
-    pub bias: bool,
-    /// Activation of the output; null for none.
-    #[serde(default)]
-    #[setters(into)]
-    pub last_act: Option<LayerSpec>,
+stem_config! {
+    /// How to build a [`Classifier`]: MONAI's parameters and defaults.
+    pub struct ClassifierConfig {
+        /// Channels and size of the image; two sizes for 2-D, three for 3-D.
+        #[setters(into)]
+        pub in_shape: Vec<usize>,
+        /// Number of classes.
+        pub classes: usize,
+        /// Channels per layer.
+        #[setters(into)]
+        pub channels: Vec<usize>,
+        /// Stride per layer.
+        #[setters(into)]
+        pub strides: Vec<Axes>,
+        ..stem(dropout = "none"),
+        /// Activation of the output; null for none.
+        #[serde(default)]
+        #[setters(into)]
+        pub last_act: Option<LayerSpec>,
+    }
 }
 
 impl ClassifierConfig {
     /// MONAI's defaults for everything else.
     pub fn new(in_shape: &[usize], classes: usize, channels: &[usize], strides: &[usize]) -> Self {
-        let base = RegressorConfig::new(in_shape, &[classes], channels, strides);
-        ClassifierConfig {
-            in_shape: base.in_shape,
-            classes,
-            channels: base.channels,
-            strides: base.strides,
-            kernel_size: base.kernel_size,
-            num_res_units: base.num_res_units,
-            act: base.act,
-            norm: base.norm,
-            dropout: base.dropout,
-            bias: base.bias,
-            last_act: None,
-        }
+        Self::with_defaults(in_shape.to_vec(), classes, channels.to_vec(), all_axes(strides), none(), None)
     }
 
     /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<Classifier, ConfigError> {
-        self.named("Classifier", device, seed)
-    }
-
-    pub(super) fn named(&self, name: &'static str, device: &Device, seed: u64) -> Result<Classifier, ConfigError> {
-        let scope = Scope::new(device, seed);
-        let base = RegressorConfig {
-            in_shape: self.in_shape.clone(),
-            out_shape: vec![self.classes],
-            channels: self.channels.clone(),
-            strides: self.strides.clone(),
-            kernel_size: self.kernel_size.clone(),
-            num_res_units: self.num_res_units,
-            act: self.act.clone(),
-            norm: self.norm.clone(),
-            dropout: self.dropout.clone(),
-            bias: self.bias,
-        };
-        let stem = Stem::new(name, &scope, &base, self.classes)?;
-        let end = scope.enter("final");
-        Ok(Classifier {
-            net: stem.net,
-            last: Linear::new(&end.enter("1"), [stem.features, self.classes], true),
-            last_act: act(&end.enter("lastact"), &self.last_act)?,
-            facts: stem.facts,
-        })
+        Classifier::new("Classifier", &Scope::new(device, seed), self.stem(), self.classes, &self.last_act)
     }
 }
 
@@ -125,6 +63,25 @@ pub struct Classifier {
     last_act: Option<Act>,
     #[module(skip)]
     facts: Facts,
+}
+
+impl Classifier {
+    pub(super) fn new(
+        name: &'static str,
+        scope: &Scope,
+        options: StemOptions<'_>,
+        classes: usize,
+        last_act: &Option<LayerSpec>,
+    ) -> Result<Self, ConfigError> {
+        let stem = Stem::new(name, scope, options, classes)?;
+        let end = scope.enter("final");
+        Ok(Classifier {
+            net: stem.net,
+            last: Linear::new(&end.enter("1"), [stem.features, classes], true),
+            last_act: act(&end.enter("lastact"), last_act)?,
+            facts: stem.facts,
+        })
+    }
 }
 
 impl Network for Classifier {

@@ -2,87 +2,38 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use derive_setters::Setters;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::Network;
-use super::defaults::{instance, prelu, three, two, yes};
-use super::discriminator::quarter;
+use super::defaults::quarter;
 use super::facts::{Facts, by_facts};
-use super::regressor::{RegressorConfig, Stem};
-use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Scope, Sequential};
+use super::stem::{Stem, all_axes, stem_config};
+use crate::layers::{Axes, ConfigError, Scope, Sequential};
 
-/// How to build a [`Critic`]: MONAI's parameters and defaults.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
-#[serde(deny_unknown_fields)]
-#[setters(strip_option)]
-pub struct CriticConfig {
-    /// Channels and size of the image; two sizes for 2-D, three for 3-D.
-    #[setters(into)]
-    pub in_shape: Vec<usize>,
-    /// Channels per layer.
-    #[setters(into)]
-    pub channels: Vec<usize>,
-    /// Stride per layer.
-    #[setters(into)]
-    pub strides: Vec<Axes>,
-    /// Kernel, odd.
-    #[serde(default = "three")]
-    #[setters(into)]
-    pub kernel_size: Axes,
-    /// Convolutions per residual unit; 0 for plain convolutions.
-    #[serde(default = "two")]
-    pub num_res_units: usize,
-    /// Activation; `""` or null for none.
-    #[serde(default = "prelu")]
-    #[setters(into)]
-    pub act: Option<LayerSpec>,
-    /// Norm; `""` or null for none.
-    #[serde(default = "instance")]
-    #[setters(into)]
-    pub norm: Option<LayerSpec>,
-    /// Dropout probability; null for none.
-    #[serde(default = "quarter")]
-    #[setters(into)]
-    pub dropout: Option<DropoutSpec>,
-    /// Whether convolutions have a bias.
-    #[serde(default = "yes")]
-    pub bias: bool,
+stem_config! {
+    /// How to build a [`Critic`]: MONAI's parameters and defaults.
+    pub struct CriticConfig {
+        /// Channels and size of the image; two sizes for 2-D, three for 3-D.
+        #[setters(into)]
+        pub in_shape: Vec<usize>,
+        /// Channels per layer.
+        #[setters(into)]
+        pub channels: Vec<usize>,
+        /// Stride per layer.
+        #[setters(into)]
+        pub strides: Vec<Axes>,
+        ..stem(dropout = "quarter"),
+    }
 }
 
 impl CriticConfig {
     /// MONAI's defaults for everything else.
     pub fn new(in_shape: &[usize], channels: &[usize], strides: &[usize]) -> Self {
-        let base = RegressorConfig::new(in_shape, &[1], channels, strides);
-        CriticConfig {
-            in_shape: base.in_shape,
-            channels: base.channels,
-            strides: base.strides,
-            kernel_size: base.kernel_size,
-            num_res_units: base.num_res_units,
-            act: base.act,
-            norm: base.norm,
-            dropout: quarter(),
-            bias: base.bias,
-        }
+        Self::with_defaults(in_shape.to_vec(), channels.to_vec(), all_axes(strides), quarter())
     }
 
     /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<Critic, ConfigError> {
-        let base = RegressorConfig {
-            in_shape: self.in_shape.clone(),
-            out_shape: vec![1],
-            channels: self.channels.clone(),
-            strides: self.strides.clone(),
-            kernel_size: self.kernel_size.clone(),
-            num_res_units: self.num_res_units,
-            act: self.act.clone(),
-            norm: self.norm.clone(),
-            dropout: self.dropout.clone(),
-            bias: self.bias,
-        };
-        let Stem { net, mut facts, .. } = Stem::new("Critic", &Scope::new(device, seed), &base, 1)?;
+        let Stem { net, mut facts, .. } = Stem::new("Critic", &Scope::new(device, seed), self.stem(), 1)?;
         // A mean has no fixed number of features.
         facts.exact = None;
         Ok(Critic { net, facts })

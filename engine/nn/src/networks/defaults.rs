@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::layers::{Axes, LayerSpec};
+use crate::layers::{Axes, DropoutSpec, LayerSpec};
 
 pub(super) fn one() -> usize {
     1
@@ -54,4 +54,14 @@ pub(super) fn affine_instance() -> Option<LayerSpec> {
 
 pub(super) fn group_of(num_groups: usize) -> Option<LayerSpec> {
     Some(LayerSpec::with("group", &[("num_groups", json!(num_groups))]))
+}
+
+/// No dropout.
+pub(super) fn none() -> Option<DropoutSpec> {
+    None
+}
+
+/// The dropout of discriminators and critics.
+pub(super) fn quarter() -> Option<DropoutSpec> {
+    Some(0.25.into())
 }

@@ -48,6 +48,7 @@ mod segresnet;
 mod segresnet_ds;
 mod segresnet_vae;
 mod senet;
+mod stem;
 mod swin_stage;
 mod swin_transformer;
 mod swin_unetr;

@@ -2,59 +2,31 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use derive_setters::Setters;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::Network;
-use super::defaults::{instance, nda, prelu, three, two, yes};
+use super::defaults::none;
 use super::facts::{Facts, by_facts};
-use super::regressor::after_convolution;
-use crate::layers::{
-    AdnOptions, Axes, ConfigError, Convolution, ConvolutionOptions, DropoutSpec, Layer, LayerSpec, Linear,
-    ResidualUnit, Scope,
-};
+use super::stem::{after_convolution, all_axes, stem_config};
+use crate::layers::{Axes, ConfigError, Convolution, ConvolutionOptions, Layer, Linear, Scope};
 use crate::named::Named;
 use crate::trace::concat;
 
-/// How to build a [`PointRegressor`]: the parameters and defaults of MONAI's `Regressor`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
-#[serde(deny_unknown_fields)]
-#[setters(strip_option)]
-pub struct PointRegressorConfig {
-    /// Channels and the two sizes of the image.
-    #[setters(into)]
-    pub in_shape: Vec<usize>,
-    /// Coordinates of a point, and the number of points.
-    pub out_shape: [usize; 2],
-    /// Channels per level, each at least three more than the one before.
-    #[setters(into)]
-    pub channels: Vec<usize>,
-    /// Stride per level.
-    #[setters(into)]
-    pub strides: Vec<Axes>,
-    /// Kernel, odd.
-    #[serde(default = "three")]
-    #[setters(into)]
-    pub kernel_size: Axes,
-    /// Convolutions per residual unit; 0 for plain convolutions.
-    #[serde(default = "two")]
-    pub num_res_units: usize,
-    /// Activation; `""` or null for none.
-    #[serde(default = "prelu")]
-    #[setters(into)]
-    pub act: Option<LayerSpec>,
-    /// Norm; `""` or null for none.
-    #[serde(default = "instance")]
-    #[setters(into)]
-    pub norm: Option<LayerSpec>,
-    /// Dropout probability; null for none.
-    #[serde(default)]
-    #[setters(into)]
-    pub dropout: Option<DropoutSpec>,
-    /// Whether convolutions have a bias.
-    #[serde(default = "yes")]
-    pub bias: bool,
+stem_config! {
+    /// How to build a [`PointRegressor`]: the parameters and defaults of MONAI's `Regressor`.
+    pub struct PointRegressorConfig {
+        /// Channels and the two sizes of the image.
+        #[setters(into)]
+        pub in_shape: Vec<usize>,
+        /// Coordinates of a point, and the number of points.
+        pub out_shape: [usize; 2],
+        /// Channels per level, each at least three more than the one before.
+        #[setters(into)]
+        pub channels: Vec<usize>,
+        /// Stride per level.
+        #[setters(into)]
+        pub strides: Vec<Axes>,
+        ..stem(dropout = "none"),
+    }
 }
 
 /// Dilations of the convolutions of a level.
@@ -66,18 +38,7 @@ const DIMS: usize = 2;
 impl PointRegressorConfig {
     /// The defaults for everything else.
     pub fn new(in_shape: &[usize], out_shape: [usize; 2], channels: &[usize], strides: &[usize]) -> Self {
-        PointRegressorConfig {
-            in_shape: in_shape.to_vec(),
-            out_shape,
-            channels: channels.to_vec(),
-            strides: strides.iter().copied().map(Axes::All).collect(),
-            kernel_size: three(),
-            num_res_units: two(),
-            act: prelu(),
-            norm: instance(),
-            dropout: None,
-            bias: true,
-        }
+        Self::with_defaults(in_shape.to_vec(), out_shape, channels.to_vec(), all_axes(strides), none())
     }
 
     /// Builds the network with weights drawn from `seed`.
@@ -93,22 +54,13 @@ impl PointRegressorConfig {
         if self.channels.is_empty() {
             return Err(ConfigError::value("channels", &self.channels, "expected one level or more"));
         }
-        if self.strides.len() != self.channels.len() {
-            let expected = format!("expected {}, as channels", self.channels.len());
-            return Err(ConfigError::value("strides", &self.strides, expected));
-        }
+        self.stem().check_strides()?;
         let outputs = coordinates.saturating_mul(points);
         let mut facts = Facts::new("PointRegressor", DIMS, [in_channels, outputs])?;
         let mut extent = [width, height, 1];
         facts.exact = Some(extent);
         let kernel = self.kernel_size.positive("kernel_size", DIMS)?;
-        let adn = AdnOptions {
-            ordering: nda(),
-            act: self.act.clone(),
-            norm: self.norm.clone(),
-            dropout: self.dropout.clone(),
-            clock: facts.clock.clone(),
-        };
+        let adn = self.stem().adn(&facts.clock);
         let root = Scope::new(device, seed);
         let mut width = in_channels;
         let mut levels = Vec::with_capacity(self.channels.len());
@@ -161,13 +113,7 @@ impl PointRegressorConfig {
             return Err(ConfigError::value("channels", output, expected));
         }
         let (each, mut width) = (more / 3, input);
-        let adn = AdnOptions {
-            ordering: nda(),
-            act: self.act.clone(),
-            norm: self.norm.clone(),
-            dropout: self.dropout.clone(),
-            clock: facts.clock.clone(),
-        };
+        let adn = self.stem().adn(&facts.clock);
         let mut layers = Vec::with_capacity(DILATIONS.len());
         for (i, dilation) in DILATIONS.into_iter().enumerate() {
             let added = if i + 1 == DILATIONS.len() { each + more % 3 } else { each };
@@ -178,11 +124,7 @@ impl PointRegressorConfig {
                 ..ConvolutionOptions::new([width, added], kernel)
             };
             let name = format!("layers{i}");
-            let scope = scope.enter(&name);
-            let layer = match self.num_res_units {
-                0 => Layer::Convolution(Convolution::new(&scope, &options)?),
-                units => Layer::ResidualUnit(ResidualUnit::new(&scope, &options, units, false)?),
-            };
+            let layer = self.stem().layer(&scope.enter(&name), options, false)?;
             layers.push((name, layer));
             width += added;
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::autoencoder::{AutoEncoderConfig, Parts};
 use super::defaults::{instance, prelu, three, two, yes};
 use super::facts::{Facts, by_facts};
-use super::{Network, regressor::after_convolution};
+use super::{Network, stem::after_convolution};
 use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Linear, Scope, Sequential};
 
 /// How to build a [`VarAutoEncoder`]: MONAI's parameters and defaults.
