@@ -354,58 +354,26 @@ block_config = [6, 12, 24, 16]"#,
     init: |c, d, s| c.init(d, s),
 });
 
-network_entry!(DenseNetConfig {
-    name: "DenseNet121",
-    aliases: &[],
-    about: "Classification: DenseNet with blocks of 6, 12, 24, 16 layers.",
-    paper: "Huang et al. 2017, arXiv:1608.06993",
-    example: r#"spatial_dims = 3
-in_channels = 1
-out_channels = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.with_blocks(&[6, 12, 24, 16]).init(d, s),
-});
+/// Registers the names with blocks of their own.
+macro_rules! block_entries {
+    ($($name:literal: $blocks:expr, $about:literal;)*) => {$(
+        network_entry!(DenseNetConfig {
+            name: $name,
+            aliases: &[],
+            about: $about,
+            paper: "Huang et al. 2017, arXiv:1608.06993",
+            example: "spatial_dims = 3\nin_channels = 1\nout_channels = 2",
+            input: [1, 1, 64, 64, 64],
+            dims: &[2, 3],
+            in_channels: |c| c.in_channels,
+            init: |c, d, s| c.with_blocks(&$blocks).init(d, s),
+        });
+    )*};
+}
 
-network_entry!(DenseNetConfig {
-    name: "DenseNet169",
-    aliases: &[],
-    about: "Classification: DenseNet with blocks of 6, 12, 32, 32 layers.",
-    paper: "Huang et al. 2017, arXiv:1608.06993",
-    example: r#"spatial_dims = 3
-in_channels = 1
-out_channels = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.with_blocks(&[6, 12, 32, 32]).init(d, s),
-});
-
-network_entry!(DenseNetConfig {
-    name: "DenseNet201",
-    aliases: &[],
-    about: "Classification: DenseNet with blocks of 6, 12, 48, 32 layers.",
-    paper: "Huang et al. 2017, arXiv:1608.06993",
-    example: r#"spatial_dims = 3
-in_channels = 1
-out_channels = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.with_blocks(&[6, 12, 48, 32]).init(d, s),
-});
-
-network_entry!(DenseNetConfig {
-    name: "DenseNet264",
-    aliases: &[],
-    about: "Classification: DenseNet with blocks of 6, 12, 64, 48 layers.",
-    paper: "Huang et al. 2017, arXiv:1608.06993",
-    example: r#"spatial_dims = 3
-in_channels = 1
-out_channels = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.with_blocks(&[6, 12, 64, 48]).init(d, s),
-});
+block_entries! {
+    "DenseNet121": [6, 12, 24, 16], "Classification: DenseNet with blocks of 6, 12, 24, 16 layers.";
+    "DenseNet169": [6, 12, 32, 32], "Classification: DenseNet with blocks of 6, 12, 32, 32 layers.";
+    "DenseNet201": [6, 12, 48, 32], "Classification: DenseNet with blocks of 6, 12, 48, 32 layers.";
+    "DenseNet264": [6, 12, 64, 48], "Classification: DenseNet with blocks of 6, 12, 64, 48 layers.";
+}

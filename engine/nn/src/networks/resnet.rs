@@ -380,100 +380,29 @@ block_inplanes = [64, 128, 256, 512]"#,
     init: |c, d, s| c.init(d, s),
 });
 
-network_entry!(ResNetConfig {
-    name: "resnet10",
-    aliases: &[],
-    about: "Classification: ResNet of depth 10.",
-    paper: "He et al. 2016, arXiv:1512.03385",
-    example: r#"spatial_dims = 3
-n_input_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.n_input_channels,
-    init: |c, d, s| c.of_depth(10)?.init(d, s),
-});
+/// Registers the named depths.
+macro_rules! depth_entries {
+    ($($name:literal: $depth:literal, $about:literal;)*) => {$(
+        network_entry!(ResNetConfig {
+            name: $name,
+            aliases: &[],
+            about: $about,
+            paper: "He et al. 2016, arXiv:1512.03385",
+            example: "spatial_dims = 3\nn_input_channels = 1\nnum_classes = 2",
+            input: [1, 1, 64, 64, 64],
+            dims: &[2, 3],
+            in_channels: |c| c.n_input_channels,
+            init: |c, d, s| c.of_depth($depth)?.init(d, s),
+        });
+    )*};
+}
 
-network_entry!(ResNetConfig {
-    name: "resnet18",
-    aliases: &[],
-    about: "Classification: ResNet of depth 18.",
-    paper: "He et al. 2016, arXiv:1512.03385",
-    example: r#"spatial_dims = 3
-n_input_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.n_input_channels,
-    init: |c, d, s| c.of_depth(18)?.init(d, s),
-});
-
-network_entry!(ResNetConfig {
-    name: "resnet34",
-    aliases: &[],
-    about: "Classification: ResNet of depth 34.",
-    paper: "He et al. 2016, arXiv:1512.03385",
-    example: r#"spatial_dims = 3
-n_input_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.n_input_channels,
-    init: |c, d, s| c.of_depth(34)?.init(d, s),
-});
-
-network_entry!(ResNetConfig {
-    name: "resnet50",
-    aliases: &[],
-    about: "Classification: ResNet of depth 50.",
-    paper: "He et al. 2016, arXiv:1512.03385",
-    example: r#"spatial_dims = 3
-n_input_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.n_input_channels,
-    init: |c, d, s| c.of_depth(50)?.init(d, s),
-});
-
-network_entry!(ResNetConfig {
-    name: "resnet101",
-    aliases: &[],
-    about: "Classification: ResNet of depth 101.",
-    paper: "He et al. 2016, arXiv:1512.03385",
-    example: r#"spatial_dims = 3
-n_input_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.n_input_channels,
-    init: |c, d, s| c.of_depth(101)?.init(d, s),
-});
-
-network_entry!(ResNetConfig {
-    name: "resnet152",
-    aliases: &[],
-    about: "Classification: ResNet of depth 152.",
-    paper: "He et al. 2016, arXiv:1512.03385",
-    example: r#"spatial_dims = 3
-n_input_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.n_input_channels,
-    init: |c, d, s| c.of_depth(152)?.init(d, s),
-});
-
-network_entry!(ResNetConfig {
-    name: "resnet200",
-    aliases: &[],
-    about: "Classification: ResNet of depth 200.",
-    paper: "He et al. 2016, arXiv:1512.03385",
-    example: r#"spatial_dims = 3
-n_input_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.n_input_channels,
-    init: |c, d, s| c.of_depth(200)?.init(d, s),
-});
+depth_entries! {
+    "resnet10": 10, "Classification: ResNet of depth 10.";
+    "resnet18": 18, "Classification: ResNet of depth 18.";
+    "resnet34": 34, "Classification: ResNet of depth 34.";
+    "resnet50": 50, "Classification: ResNet of depth 50.";
+    "resnet101": 101, "Classification: ResNet of depth 101.";
+    "resnet152": 152, "Classification: ResNet of depth 152.";
+    "resnet200": 200, "Classification: ResNet of depth 200.";
+}

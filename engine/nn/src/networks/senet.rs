@@ -324,86 +324,28 @@ input_3x3 = false"#,
     init: |c, d, s| c.init(d, s),
 });
 
-network_entry!(SENetConfig {
-    name: "SENet154",
-    aliases: &[],
-    about: "Classification: the largest of the paper.",
-    paper: "Hu et al. 2018, arXiv:1709.01507",
-    example: r#"spatial_dims = 3
-in_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.preset(&SENET154)?.init(d, s),
-});
+/// Registers the names with a preset.
+macro_rules! preset_entries {
+    ($($name:literal: $preset:ident, $about:literal;)*) => {$(
+        network_entry!(SENetConfig {
+            name: $name,
+            aliases: &[],
+            about: $about,
+            paper: "Hu et al. 2018, arXiv:1709.01507",
+            example: "spatial_dims = 3\nin_channels = 1\nnum_classes = 2",
+            input: [1, 1, 64, 64, 64],
+            dims: &[2, 3],
+            in_channels: |c| c.in_channels,
+            init: |c, d, s| c.preset(&$preset)?.init(d, s),
+        });
+    )*};
+}
 
-network_entry!(SENetConfig {
-    name: "SEResNet50",
-    aliases: &[],
-    about: "Classification: ResNet50 with squeeze and excitation.",
-    paper: "Hu et al. 2018, arXiv:1709.01507",
-    example: r#"spatial_dims = 3
-in_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.preset(&SERESNET50)?.init(d, s),
-});
-
-network_entry!(SENetConfig {
-    name: "SEResNet101",
-    aliases: &[],
-    about: "Classification: ResNet101 with squeeze and excitation.",
-    paper: "Hu et al. 2018, arXiv:1709.01507",
-    example: r#"spatial_dims = 3
-in_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.preset(&SERESNET101)?.init(d, s),
-});
-
-network_entry!(SENetConfig {
-    name: "SEResNet152",
-    aliases: &[],
-    about: "Classification: ResNet152 with squeeze and excitation.",
-    paper: "Hu et al. 2018, arXiv:1709.01507",
-    example: r#"spatial_dims = 3
-in_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.preset(&SERESNET152)?.init(d, s),
-});
-
-network_entry!(SENetConfig {
-    name: "SEResNext50",
-    aliases: &[],
-    about: "Classification: ResNeXt50 with squeeze and excitation.",
-    paper: "Hu et al. 2018, arXiv:1709.01507",
-    example: r#"spatial_dims = 3
-in_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.preset(&SERESNEXT50)?.init(d, s),
-});
-
-network_entry!(SENetConfig {
-    name: "SEResNext101",
-    aliases: &[],
-    about: "Classification: ResNeXt101 with squeeze and excitation.",
-    paper: "Hu et al. 2018, arXiv:1709.01507",
-    example: r#"spatial_dims = 3
-in_channels = 1
-num_classes = 2"#,
-    input: [1, 1, 64, 64, 64],
-    dims: &[2, 3],
-    in_channels: |c| c.in_channels,
-    init: |c, d, s| c.preset(&SERESNEXT101)?.init(d, s),
-});
+preset_entries! {
+    "SENet154": SENET154, "Classification: the largest of the paper.";
+    "SEResNet50": SERESNET50, "Classification: ResNet50 with squeeze and excitation.";
+    "SEResNet101": SERESNET101, "Classification: ResNet101 with squeeze and excitation.";
+    "SEResNet152": SERESNET152, "Classification: ResNet152 with squeeze and excitation.";
+    "SEResNext50": SERESNEXT50, "Classification: ResNeXt50 with squeeze and excitation.";
+    "SEResNext101": SERESNEXT101, "Classification: ResNeXt101 with squeeze and excitation.";
+}
