@@ -272,3 +272,8 @@ impl Ranks {
         share.in_order(all).ok_or(RanksError::Cases { found, cases })
     }
 }
+
+/// Fails where the batch norms of a step did not reach those of the other ranks.
+pub(crate) fn check_norms(norms: &SyncedNorms) -> Result<(), BoxError> {
+    norms.check().map_err(|why| format!("the batch norms of the ranks: {why}").into())
+}

@@ -15,6 +15,7 @@ pub(crate) mod mean_loss;
 pub(crate) mod precision;
 pub(crate) mod reading;
 pub(crate) mod reducer;
+pub(crate) mod shared;
 pub(crate) mod step;
 pub(crate) mod train;
 pub(crate) mod trainer;

@@ -1,12 +1,10 @@
 //! One training step: the workflow behind [`SupervisedTrainer`](crate::SupervisedTrainer).
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
 use hearth_engine::{
-    BoxError, CheckpointRequest, Combine, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues,
-    Level, Metrics, NamesOf, Snapshot, State, Wants, Workflow, Written, not_offered, trace,
+    BoxError, Engine, Event, Host, HostError, HostTensor, LayerStatistics, LayerValues, State, Workflow,
 };
 use hearth_kernels::conv3d::as_part_of;
 use hearth_kernels::device_error::reason;
@@ -21,9 +19,11 @@ use crate::checkpoint::background::CheckpointWriter;
 use crate::checkpoint::trainer_files;
 use crate::evaluation::evaluators::Evaluators;
 use crate::evaluation::inference::{Outputs, infer_all};
+use crate::ranks::check_norms;
 use crate::training::adversarial::adversary::Adversary;
-use crate::training::learner::{Learner, check_learning_rate, validated};
+use crate::training::learner::{Learner, check_learning_rate};
 use crate::training::mean_loss::MeanLoss;
+use crate::training::shared::{host_parts, workflow_parts};
 use crate::training::trainer::TrainerOptions;
 use crate::training::{layer_statistics, layer_tensors};
 
@@ -107,8 +107,7 @@ impl<N: Network> Training<N> {
     }
 
     fn check_norms(&self) -> Result<(), BoxError> {
-        let failed = |why| format!("the batch norms of the ranks: {why}").into();
-        self.norms.as_ref().map_or(Ok(()), |norms| norms.check()).map_err(failed)
+        self.norms.as_ref().map_or(Ok(()), |norms| check_norms(norms))
     }
 
     /// The loss `[1]` of the outputs, with what the network adds to it.
@@ -189,6 +188,19 @@ impl<N: Network> Training<N> {
         }
         Ok(())
     }
+
+    /// The names of the numbers that handlers find now.
+    fn outputs(&self) -> Vec<String> {
+        let known = [("loss", self.loss_tensor.is_some()), ("scale", self.learner.scaler.is_some())];
+        let mut names: Vec<String> =
+            known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect();
+        if let Some(adversary) = &self.adversary {
+            names.extend(adversary.losses().names().map(str::to_owned));
+            names.extend(adversary.scale().map(|_| "d_scale".to_owned()));
+            names.sort_unstable();
+        }
+        names
+    }
 }
 
 impl<N: Network> Host for Training<N> {
@@ -219,38 +231,6 @@ impl<N: Network> Host for Training<N> {
         }
     }
 
-    fn names(&self, of: NamesOf) -> Vec<String> {
-        match of {
-            NamesOf::Outputs => {
-                let known = [("loss", self.loss_tensor.is_some()), ("scale", self.learner.scaler.is_some())];
-                let mut names: Vec<String> =
-                    known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect();
-                if let Some(adversary) = &self.adversary {
-                    names.extend(adversary.losses().names().map(str::to_owned));
-                    names.extend(adversary.scale().map(|_| "d_scale".to_owned()));
-                    names.sort_unstable();
-                }
-                names
-            }
-            NamesOf::Tensors => self.feed.tensor_names(),
-            NamesOf::Numbers => self.feed.facts().number_names(),
-            NamesOf::Texts => self.feed.facts().text_names(),
-            NamesOf::Engines => self.evaluators.names(),
-        }
-    }
-
-    fn cases(&self) -> Vec<String> {
-        self.feed.cases().to_vec()
-    }
-
-    fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
-        self.feed.facts().numbers(name)
-    }
-
-    fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError> {
-        self.feed.facts().texts(name)
-    }
-
     fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
         let network = self.learner.network().map_err(|e| HostError::from_error(&e))?;
         match (of, &self.gradients) {
@@ -262,10 +242,6 @@ impl<N: Network> Host for Training<N> {
         }
     }
 
-    fn learning_rate(&self) -> Option<f64> {
-        Some(self.learner.learning_rate)
-    }
-
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
         check_learning_rate(learning_rate)?;
         self.learner.learning_rate = learning_rate;
@@ -273,12 +249,6 @@ impl<N: Network> Host for Training<N> {
             adversary.follow(learning_rate, self.learner.optimizer_config.lr());
         }
         Ok(())
-    }
-
-    fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
-        let (learner, ranks, epoch) = (&self.learner, &self.options.ranks, self.epoch);
-        let network = || validated(learner, ranks.as_ref(), epoch);
-        self.evaluators.run(engine, self.epoch, network)
     }
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
@@ -300,27 +270,10 @@ impl<N: Network> Host for Training<N> {
         self.feed.put(name, &tensor)
     }
 
-    fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
-        self.feed.combine(inputs, how, output)
-    }
-
-    fn log(&mut self, level: Level, message: &str) {
-        trace(level, message);
-    }
-
-    not_offered!(requests);
+    host_parts!(learner);
 }
 
 impl<N: Network> Workflow for Training<N> {
-    fn epoch_length(&self) -> Option<u64> {
-        self.feed.epoch_length()
-    }
-
-    fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError> {
-        self.epoch = state.epoch;
-        Ok(self.feed.restart(state, skip))
-    }
-
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
         self.epoch = state.epoch;
         (self.loss_tensor, self.loss_value, self.gradients) = (None, None, None);
@@ -406,27 +359,7 @@ impl<N: Network> Workflow for Training<N> {
         }
     }
 
-    fn agree(&mut self, state: &State, wants: Wants) -> Result<Wants, BoxError> {
-        match &self.options.ranks {
-            Some(ranks) => ranks.agree(state, &wants),
-            None => Ok(wants),
-        }
-    }
-
-    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
-        let _range = tracing::trace_span!("copy checkpoint").entered();
-        let job = trainer_files::collect(self, request, snapshot).map_err(|e| HostError::from_error(&*e))?;
-        self.writer.begin(job)?;
-        Ok(Written::Begun)
-    }
-
-    fn checkpoint_written(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
-        self.writer.end(wait)
-    }
-
-    fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
-        trainer_files::read(self, dir).map_err(|e| HostError::from_error(&*e))
-    }
+    workflow_parts!(trainer_files);
 }
 
 /// The seed of dropout: another draw on each rank, as each item of a larger batch has its own.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hearth_engine::{BoxError, Engine, HostError, RunEnd, RunError, Workflow};
+use hearth_engine::{BoxError, Engine, HostError, RunEnd, RunError};
 use hearth_nn::networks::Network;
 
 use crate::training::adversarial::trainer::GanTrainer;
@@ -81,11 +81,4 @@ impl<N: Network> Train for SupervisedTrainer<N> {
 
 impl<G: Network, D: Network> Train for GanTrainer<G, D> {
     as_they_do!();
-}
-
-/// Takes a checkpoint back into a workflow and its engine.
-pub(crate) fn resume(engine: &mut Engine, work: &mut impl Workflow, dir: &Path) -> Result<(u64, u64), BoxError> {
-    let snapshot = work.read_checkpoint(dir)?;
-    engine.restore(&snapshot)?;
-    Ok((engine.state().epoch, engine.state().iteration))
 }

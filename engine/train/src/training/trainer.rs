@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::{Device, TensorData};
-use hearth_engine::{BoxError, CheckpointRequest, Engine, HostError, RegisterError, RunEnd, RunError};
+use hearth_engine::{Engine, RegisterError};
 use hearth_nn::inferers::{Inferer, SimpleInferer};
 use hearth_nn::losses::Loss;
 use hearth_nn::networks::{Network, ShapeError};
@@ -21,8 +20,8 @@ use crate::training::grad_scaler::GradScaler;
 use crate::training::learner::{Learner, Learning};
 use crate::training::lr_find::{self, RangeError, RangePoint, RangeResult, RangeTest};
 use crate::training::precision::{Precision, PrecisionError};
+use crate::training::shared::{self, trainer_parts};
 use crate::training::step::Training;
-use crate::training::train;
 
 /// How a trainer works.
 #[derive(Clone)]
@@ -186,22 +185,13 @@ impl<N: Network> SupervisedTrainer<N> {
             return Err(TrainerError::Accumulate);
         }
         let TrainerOptions { device, precision, clip, ranks, .. } = &options;
-        let (rank, world_size) = ranks.as_ref().map_or((0, 1), Ranks::place);
         let how = Learning { device, precision: *precision, clip: *clip, ranks: ranks.as_ref() };
         let adversary = adversary.map(|make| make(&optimizer, &how)).transpose()?;
         let learner = Learner::new(network, optimizer, &how)?;
-        let mut engine = Engine::new(options.name.clone());
-        let state = engine.state_mut();
-        (state.seed, state.rank, state.world_size) = (options.seed, rank, world_size);
-        let work = Training::new(learner, loss, adversary, options, loader);
-        let mut trainer = Self { engine, work };
-        for (name, evaluator) in evaluators {
-            trainer.work.evaluators.insert(&mut trainer.engine, name, evaluator);
-        }
-        for handler in handlers {
-            trainer.engine.add_boxed(handler)?;
-        }
-        Ok(trainer)
+        let mut engine = shared::engine(&options.name, options.seed, ranks.as_ref());
+        let mut work = Training::new(learner, loss, adversary, options, loader);
+        shared::equip(&mut engine, &mut work.evaluators, evaluators, handlers)?;
+        Ok(Self { engine, work })
     }
 
     /// Adds an evaluator that handlers run by this name. Its key metric becomes the trainer's, if
@@ -210,69 +200,11 @@ impl<N: Network> SupervisedTrainer<N> {
         self.work.evaluators.insert(&mut self.engine, name.into(), Box::new(evaluator));
     }
 
-    /// The evaluator of this name.
-    pub fn evaluator(&self, name: &str) -> Option<&dyn Evaluate<N>> {
-        self.work.evaluators.get(name)
-    }
-
-    /// The evaluator of this name, to add handlers to its engine.
-    pub fn evaluator_mut(&mut self, name: &str) -> Option<&mut (dyn Evaluate<N> + 'static)> {
-        self.work.evaluators.get_mut(name)
-    }
-
-    /// Runs to the options' `max_epochs`, continuing where an interrupt or a checkpoint left it.
-    ///
-    /// # Errors
-    /// Any error that ended the run early, after `exception_raised`; it names the cases.
-    pub fn run(&mut self) -> Result<RunEnd, RunError> {
-        let max_epochs = self.work.options.max_epochs;
-        self.engine.run(&mut self.work, max_epochs)
-    }
-
-    /// Restores the newest intact checkpoint in `dir` (or `dir` itself, where it is one); the next
-    /// [`run`](Self::run) continues from it. Returns the epoch and iteration it was written at.
-    ///
-    /// # Errors
-    /// When there is no intact checkpoint, or it belongs to another network or optimizer; the
-    /// message lists what differs. The trainer is then unchanged.
-    pub fn resume(&mut self, dir: &Path) -> Result<(u64, u64), BoxError> {
-        train::resume(&mut self.engine, &mut self.work, dir)
-    }
-
-    /// Writes a checkpoint now, between runs (after an interrupt); returns its folder.
-    ///
-    /// # Errors
-    /// When it cannot be written; earlier checkpoints are untouched.
-    pub fn save(&mut self, dir: &Path, tag: &str, keep_last: Option<usize>) -> Result<PathBuf, HostError> {
-        let request = CheckpointRequest { dir: dir.to_owned(), tag: tag.to_owned(), keep_last };
-        let snapshot = self.engine.snapshot();
-        let job = trainer_files::collect(&self.work, &request, &snapshot).map_err(|e| HostError::from_error(&*e))?;
-        job.write().map_err(|e| HostError::from_error(&e))
-    }
+    trainer_parts!(TrainerOptions, evaluates: N, checkpoints: trainer_files);
 
     /// The network as it is now, under autodiff. `None` only after the optimizer failed.
     pub fn network(&self) -> Option<&N> {
         self.work.learner.network.as_ref()
-    }
-
-    /// The engine, with its state and its handlers' times.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    /// The engine, to add handlers to.
-    pub fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
-    }
-
-    /// The options it was built with.
-    pub fn options(&self) -> &TrainerOptions {
-        &self.work.options
-    }
-
-    /// Changes the last epoch of the next [`run`](Self::run).
-    pub fn set_max_epochs(&mut self, max_epochs: u64) {
-        self.work.options.max_epochs = max_epochs;
     }
 
     /// The learning rate of the next step.

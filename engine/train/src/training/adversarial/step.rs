@@ -1,12 +1,7 @@
 //! One step of two networks that compete: the workflow behind [`GanTrainer`](crate::GanTrainer).
 
-use std::path::{Path, PathBuf};
-
 use burn::tensor::{DType, Tensor};
-use hearth_engine::{
-    BoxError, CheckpointRequest, Combine, Engine, Host, HostError, HostTensor, LayerStatistics, LayerValues, Level,
-    Metrics, NamesOf, Snapshot, State, Wants, Workflow, Written, not_offered, trace,
-};
+use hearth_engine::{BoxError, Engine, Host, HostError, HostTensor, LayerStatistics, LayerValues, State, Workflow};
 use hearth_nn::losses::LossError;
 use hearth_nn::networks::Network;
 
@@ -15,12 +10,14 @@ use crate::batch::loader::Loader;
 use crate::checkpoint::background::CheckpointWriter;
 use crate::checkpoint::gan_files;
 use crate::evaluation::evaluators::Evaluators;
+use crate::ranks::check_norms;
 use crate::training::adversarial::latents::Latents;
 use crate::training::adversarial::loss::{AdversarialLoss, Judge, judgements};
 use crate::training::adversarial::losses::EpochLosses;
 use crate::training::adversarial::trainer::GanOptions;
 use crate::training::layer_statistics;
-use crate::training::learner::{Learner, check_learning_rate, validated};
+use crate::training::learner::{Learner, check_learning_rate};
+use crate::training::shared::{host_parts, workflow_parts};
 use crate::training::step::of_rank;
 
 pub(crate) struct Adversarial<G, D> {
@@ -141,6 +138,13 @@ impl<G: Network, D: Network> Adversarial<G, D> {
         }
         Ok(())
     }
+
+    /// The names of the numbers that handlers find now.
+    fn outputs(&self) -> Vec<String> {
+        let (losses, scales) = (self.losses.names().next().is_some(), self.generator.scaler.is_some());
+        let known = [("d_loss", losses), ("d_scale", scales), ("g_loss", losses), ("loss", losses), ("scale", scales)];
+        known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
+    }
 }
 
 impl<G: Network, D: Network> Host for Adversarial<G, D> {
@@ -154,33 +158,6 @@ impl<G: Network, D: Network> Host for Adversarial<G, D> {
             "d_scale" => self.discriminator.scale(),
             _ => Err(HostError::new(format!("no output `{name}`; there are: d_loss, d_scale, g_loss, loss, scale"))),
         }
-    }
-
-    fn names(&self, of: NamesOf) -> Vec<String> {
-        match of {
-            NamesOf::Outputs => {
-                let (losses, scales) = (self.losses.names().next().is_some(), self.generator.scaler.is_some());
-                let known =
-                    [("d_loss", losses), ("d_scale", scales), ("g_loss", losses), ("loss", losses), ("scale", scales)];
-                known.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned()).collect()
-            }
-            NamesOf::Tensors => self.feed.tensor_names(),
-            NamesOf::Numbers => self.feed.facts().number_names(),
-            NamesOf::Texts => self.feed.facts().text_names(),
-            NamesOf::Engines => self.evaluators.names(),
-        }
-    }
-
-    fn cases(&self) -> Vec<String> {
-        self.feed.cases().to_vec()
-    }
-
-    fn numbers(&mut self, name: &str) -> Result<Vec<Vec<f64>>, HostError> {
-        self.feed.facts().numbers(name)
-    }
-
-    fn texts(&mut self, name: &str) -> Result<Vec<String>, HostError> {
-        self.feed.facts().texts(name)
     }
 
     fn layer_statistics(&mut self, of: LayerValues) -> Result<Vec<LayerStatistics>, HostError> {
@@ -197,22 +174,11 @@ impl<G: Network, D: Network> Host for Adversarial<G, D> {
         Ok(generator.chain(discriminator.into_iter().map(under("discriminator"))).collect())
     }
 
-    fn learning_rate(&self) -> Option<f64> {
-        Some(self.generator.learning_rate)
-    }
-
     fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), HostError> {
         check_learning_rate(learning_rate)?;
         self.generator.learning_rate = learning_rate;
         self.discriminator.follow(learning_rate, self.generator.optimizer_config.lr());
         Ok(())
-    }
-
-    fn run(&mut self, engine: &str) -> Result<Metrics, HostError> {
-        let learner = &self.generator;
-        let (ranks, epoch) = (&self.options.ranks, self.epoch);
-        let network = || validated(learner, ranks.as_ref(), epoch);
-        self.evaluators.run(engine, self.epoch, network)
     }
 
     fn tensor(&mut self, name: &str) -> Result<HostTensor<'_>, HostError> {
@@ -227,27 +193,10 @@ impl<G: Network, D: Network> Host for Adversarial<G, D> {
         self.feed.put(name, &tensor)
     }
 
-    fn combine(&mut self, inputs: &[&str], how: &Combine, output: &str) -> Result<(), HostError> {
-        self.feed.combine(inputs, how, output)
-    }
-
-    fn log(&mut self, level: Level, message: &str) {
-        trace(level, message);
-    }
-
-    not_offered!(requests);
+    host_parts!(generator);
 }
 
 impl<G: Network, D: Network> Workflow for Adversarial<G, D> {
-    fn epoch_length(&self) -> Option<u64> {
-        self.feed.epoch_length()
-    }
-
-    fn restart(&mut self, state: &State, skip: u64) -> Result<Option<u64>, BoxError> {
-        self.epoch = state.epoch;
-        Ok(self.feed.restart(state, skip))
-    }
-
     fn fetch(&mut self, state: &State) -> Result<bool, BoxError> {
         self.epoch = state.epoch;
         self.losses.next_iteration();
@@ -261,7 +210,7 @@ impl<G: Network, D: Network> Workflow for Adversarial<G, D> {
         let Some(ranks) = self.options.ranks.clone() else { return self.compete(state) };
         let norms = ranks.norms(state.iteration);
         let competed = norms.within(|| self.compete(state));
-        norms.check().map_err(|why| format!("the batch norms of the ranks: {why}"))?;
+        check_norms(&norms)?;
         competed
     }
 
@@ -279,24 +228,5 @@ impl<G: Network, D: Network> Workflow for Adversarial<G, D> {
         Ok(())
     }
 
-    fn agree(&mut self, state: &State, wants: Wants) -> Result<Wants, BoxError> {
-        match &self.options.ranks {
-            Some(ranks) => ranks.agree(state, &wants),
-            None => Ok(wants),
-        }
-    }
-
-    fn write_checkpoint(&mut self, request: &CheckpointRequest, snapshot: &Snapshot) -> Result<Written, HostError> {
-        let job = gan_files::collect(self, request, snapshot).map_err(|e| HostError::from_error(&*e))?;
-        self.writer.begin(job)?;
-        Ok(Written::Begun)
-    }
-
-    fn checkpoint_written(&mut self, wait: bool) -> Option<Result<PathBuf, HostError>> {
-        self.writer.end(wait)
-    }
-
-    fn read_checkpoint(&mut self, dir: &Path) -> Result<Snapshot, HostError> {
-        gan_files::read(self, dir).map_err(|e| HostError::from_error(&*e))
-    }
+    workflow_parts!(gan_files);
 }

@@ -1,10 +1,9 @@
 //! [`GanTrainer`]: a generator and a discriminator that compete, driven by an [`Engine`].
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
-use hearth_engine::{BoxError, CheckpointRequest, Engine, HostError, RunEnd, RunError};
+use hearth_engine::Engine;
 use hearth_nn::networks::Network;
 use hearth_nn::optim::{GradientClip, OptimizerConfig};
 
@@ -18,7 +17,7 @@ use crate::training::adversarial::loss::AdversarialLoss;
 use crate::training::adversarial::step::Adversarial;
 use crate::training::learner::{Learner, Learning};
 use crate::training::precision::Precision;
-use crate::training::train;
+use crate::training::shared::{self, trainer_parts};
 use crate::training::trainer::TrainerError;
 
 /// How a trainer of two networks works.
@@ -135,50 +134,13 @@ impl<G: Network, D: Network> GanTrainer<G, D> {
         let d_optimizer = d_optimizer.unwrap_or_else(|| optimizer.clone());
         let generator = Learner::new(generator, optimizer, &how)?;
         let discriminator = Learner::new(discriminator, d_optimizer, &how)?;
-        let mut engine = Engine::new(options.name.clone());
-        let (rank, world_size) = ranks.as_ref().map_or((0, 1), Ranks::place);
-        let state = engine.state_mut();
-        (state.seed, state.rank, state.world_size) = (options.seed, rank, world_size);
-        let work = Adversarial::new(generator, discriminator, loss, latents, options, loader);
-        let mut trainer = Self { engine, work };
-        for (name, evaluator) in builder.evaluators {
-            trainer.work.evaluators.insert(&mut trainer.engine, name, evaluator);
-        }
-        for handler in builder.handlers {
-            trainer.engine.add_boxed(handler)?;
-        }
-        Ok(trainer)
+        let mut engine = shared::engine(&options.name, options.seed, ranks.as_ref());
+        let mut work = Adversarial::new(generator, discriminator, loss, latents, options, loader);
+        shared::equip(&mut engine, &mut work.evaluators, builder.evaluators, builder.handlers)?;
+        Ok(Self { engine, work })
     }
 
-    /// Runs to the options' `max_epochs`, or goes on where an interrupt or a checkpoint left it.
-    ///
-    /// # Errors
-    /// Whatever ended the run early, after `exception_raised`; it names the cases.
-    pub fn run(&mut self) -> Result<RunEnd, RunError> {
-        let max_epochs = self.work.options.max_epochs;
-        self.engine.run(&mut self.work, max_epochs)
-    }
-
-    /// Goes on from the newest whole checkpoint in `dir` (or `dir` itself, where it is one) at the
-    /// next [`run`](Self::run). Returns the epoch and iteration it was written at.
-    ///
-    /// # Errors
-    /// When there is no whole checkpoint, or it is one of other networks or optimizers; the message
-    /// lists what differs. The trainer is unchanged then.
-    pub fn resume(&mut self, dir: &Path) -> Result<(u64, u64), BoxError> {
-        train::resume(&mut self.engine, &mut self.work, dir)
-    }
-
-    /// Writes a checkpoint now, between runs (after an interrupt); returns its folder.
-    ///
-    /// # Errors
-    /// When it cannot be written; earlier checkpoints are untouched.
-    pub fn save(&mut self, dir: &Path, tag: &str, keep_last: Option<usize>) -> Result<PathBuf, HostError> {
-        let request = CheckpointRequest { dir: dir.to_owned(), tag: tag.to_owned(), keep_last };
-        let snapshot = self.engine.snapshot();
-        let job = gan_files::collect(&self.work, &request, &snapshot).map_err(|e| HostError::from_error(&*e))?;
-        job.write().map_err(|e| HostError::from_error(&e))
-    }
+    trainer_parts!(GanOptions, evaluates: G, checkpoints: gan_files);
 
     /// The generator as it is now, under autodiff. `None` only after its optimizer failed.
     pub fn generator(&self) -> Option<&G> {
@@ -188,36 +150,6 @@ impl<G: Network, D: Network> GanTrainer<G, D> {
     /// The discriminator as it is now, under autodiff. `None` only after its optimizer failed.
     pub fn discriminator(&self) -> Option<&D> {
         self.work.discriminator.network.as_ref()
-    }
-
-    /// The evaluator of this name.
-    pub fn evaluator(&self, name: &str) -> Option<&dyn Evaluate<G>> {
-        self.work.evaluators.get(name)
-    }
-
-    /// The evaluator of this name, to add handlers to its engine.
-    pub fn evaluator_mut(&mut self, name: &str) -> Option<&mut (dyn Evaluate<G> + 'static)> {
-        self.work.evaluators.get_mut(name)
-    }
-
-    /// The engine: its state, its handlers' times.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    /// The engine, to add handlers to.
-    pub fn engine_mut(&mut self) -> &mut Engine {
-        &mut self.engine
-    }
-
-    /// Its options.
-    pub fn options(&self) -> &GanOptions {
-        &self.work.options
-    }
-
-    /// Changes how many epochs the next [`run`](Self::run) goes to.
-    pub fn set_max_epochs(&mut self, max_epochs: u64) {
-        self.work.options.max_epochs = max_epochs;
     }
 
     /// The learning rates of the next step: the generator's, the discriminator's.
