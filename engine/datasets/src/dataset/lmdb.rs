@@ -6,15 +6,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, RwLock, Weak};
 
-use hearth_transforms::{Pipeline, Sample};
+use hearth_transforms::Pipeline;
 use heed::types::Bytes as Blob;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, WithoutTls};
 
+use super::Item;
 use super::cases::Cases;
 use super::entry::{Bytes, Counter, slice};
-use super::stored_cases::{Store, StoreOptions, StoredCases};
-use super::{Dataset, Item, epoch_again};
-use crate::{DataError, Progress};
+use super::stored_cases::{Store, StoreOptions, StoredCases, stored_dataset};
+use crate::DataError;
 
 /// Name of the database's file in its folder.
 const FILE: &str = "hearth.lmdb";
@@ -48,38 +48,9 @@ impl LmdbDataset {
         let store = Lmdb::open(dir).map_err(|source| DataError::Io { path: dir.join(FILE), source })?;
         Ok(LmdbDataset(StoredCases::new(Cases::new(items, pipeline)?, store, options)))
     }
-
-    /// Writes the missing entries, on `workers` threads (0: the number of cores).
-    ///
-    /// # Errors
-    /// The first case that fails.
-    pub fn fill(&self, workers: usize, progress: Progress) -> Result<(), DataError> {
-        self.0.fill(workers, progress)
-    }
-
-    /// Bytes read from the database so far.
-    pub fn bytes_read(&self) -> u64 {
-        self.0.bytes_read()
-    }
 }
 
-impl Dataset for LmdbDataset {
-    fn len(&self) -> usize {
-        self.0.cases().len()
-    }
-
-    fn case(&self, index: usize) -> &str {
-        self.0.cases().name(index)
-    }
-
-    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
-        self.0.get(index, epoch)
-    }
-
-    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
-        self.get(index, epoch_again(epoch, before))
-    }
-}
+stored_dataset!(LmdbDataset);
 
 /// An open database.
 #[derive(Debug)]

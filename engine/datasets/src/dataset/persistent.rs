@@ -10,9 +10,9 @@ use hearth_transforms::{Pipeline, Sample};
 
 use super::cases::Cases;
 use super::entry::{Bytes, Counter, FileBytes};
-use super::stored_cases::{Store, StoreOptions, StoredCases};
+use super::stored_cases::{Store, StoreOptions, StoredCases, stored_dataset};
 use super::{Dataset, Item, epoch_again};
-use crate::{DataError, Progress};
+use crate::DataError;
 
 /// File name extension of an entry.
 const SUFFIX: &str = "hearth";
@@ -48,19 +48,6 @@ impl PersistentDataset {
         Ok(PersistentDataset(StoredCases::new(cases, Folder(dir), options)))
     }
 
-    /// Writes the missing files, on `workers` threads (0: the number of cores).
-    ///
-    /// # Errors
-    /// The first case that fails.
-    pub fn fill(&self, workers: usize, progress: Progress) -> Result<(), DataError> {
-        self.0.fill(workers, progress)
-    }
-
-    /// Bytes read from files of the folder so far.
-    pub fn bytes_read(&self) -> u64 {
-        self.0.bytes_read()
-    }
-
     /// Removes the entries of the folder that do not belong to this data set: those of other steps
     /// or other files. Returns the number of bytes freed.
     ///
@@ -84,23 +71,7 @@ impl PersistentDataset {
     }
 }
 
-impl Dataset for PersistentDataset {
-    fn len(&self) -> usize {
-        self.0.cases().len()
-    }
-
-    fn case(&self, index: usize) -> &str {
-        self.0.cases().name(index)
-    }
-
-    fn get(&self, index: usize, epoch: u64) -> Result<Vec<Sample>, DataError> {
-        self.0.get(index, epoch)
-    }
-
-    fn get_again(&self, index: usize, epoch: u64, before: u64) -> Result<Vec<Sample>, DataError> {
-        self.get(index, epoch_again(epoch, before))
-    }
-}
+stored_dataset!(PersistentDataset);
 
 /// A [`PersistentDataset`] that caches the result of the first `n` steps, random or not: a cached
 /// draw is the same in every epoch.

@@ -49,6 +49,50 @@ impl Default for StoreOptions {
     }
 }
 
+/// Makes a data set of a type that holds [`StoredCases`].
+macro_rules! stored_dataset {
+    ($type:ident) => {
+        impl $type {
+            /// Writes the missing entries, on `workers` threads (0: the number of cores).
+            ///
+            /// # Errors
+            /// The first case that fails.
+            pub fn fill(&self, workers: usize, progress: crate::Progress) -> Result<(), crate::DataError> {
+                self.0.fill(workers, progress)
+            }
+
+            /// Bytes read from entries so far.
+            pub fn bytes_read(&self) -> u64 {
+                self.0.bytes_read()
+            }
+        }
+
+        impl crate::Dataset for $type {
+            fn len(&self) -> usize {
+                self.0.cases().len()
+            }
+
+            fn case(&self, index: usize) -> &str {
+                self.0.cases().name(index)
+            }
+
+            fn get(&self, index: usize, epoch: u64) -> Result<Vec<hearth_transforms::Sample>, crate::DataError> {
+                self.0.get(index, epoch)
+            }
+
+            fn get_again(
+                &self,
+                index: usize,
+                epoch: u64,
+                before: u64,
+            ) -> Result<Vec<hearth_transforms::Sample>, crate::DataError> {
+                self.get(index, crate::dataset::epoch_again(epoch, before))
+            }
+        }
+    };
+}
+pub(super) use stored_dataset;
+
 /// The last known state of a case's files, and its key.
 type Known = Option<(Stamp, [u8; 32])>;
 
