@@ -5,22 +5,30 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use hearth_models::export::{BundleOptions, bundle, onnx};
 use hearth_models::nnunet::{ExportOptions, export};
+use hearth_models::run::Opening;
 
+use crate::commands::merging::{self, MergeArgs};
 use crate::commands::package::{self, PackageArgs};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders::{check_free, is_run, open_run};
-use crate::out;
+use crate::{note, out};
 
 /// Arguments of `hearth export`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The folder of a run; for nnU-Net and packages also that of the runs of a cross-validation; for a
-    /// package also that of a trained model of nnU-Net v2, or of several
+    /// package also that of a trained model of nnU-Net v2, or of several, or a MONAI bundle
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// What is written: MODEL.hearth, MODEL.onnx, or a new folder [default of ONNX: model.onnx]
     #[arg(value_name = "OUT")]
     pub to_path: Option<PathBuf>,
+    /// More runs: the package predicts what `hearth ensemble` does with all of them
+    #[arg(long, value_name = "RUN", num_args = 1..)]
+    pub with: Vec<PathBuf>,
+    /// How they are merged.
+    #[command(flatten)]
+    pub merge: MergeArgs,
     /// For which program [default: what OUT ends with, .hearth or .onnx]
     #[arg(long, value_name = "WHAT")]
     pub to: Option<Target>,
@@ -69,8 +77,12 @@ pub fn run(args: &Args) -> Outcome {
     {
         return Err(Failure::new(format!("{option} is for packages: remove it, or add --to hearth")));
     }
+    if target != Target::Hearth && (!args.with.is_empty() || args.merge.given()) {
+        let what = "--with and the ways of merging make a package of several runs";
+        return Err(Failure::new(format!("{what}: remove them, or add --to hearth")));
+    }
     match target {
-        Target::Hearth => package::export(&args.run, out, &args.checkpoint, &args.package),
+        Target::Hearth => to_package(args, out),
         Target::Nnunet => to_nnunet(args, out),
         Target::Bundle => to_bundle(args, out),
         Target::Onnx => to_onnx(args, out),
@@ -87,6 +99,23 @@ fn target_of(out: &Path) -> Outcome<Target> {
         return Ok(Target::Onnx);
     }
     Err(Failure::new("for which program? --to says so; the name of a package ends with .hearth, of a model with .onnx"))
+}
+
+/// A package of one model, or of runs that predict as one.
+fn to_package(args: &Args, out: &Path) -> Outcome {
+    let given: Vec<PathBuf> = std::iter::once(&args.run).chain(&args.with).cloned().collect();
+    let runs = merging::runs(&given)?;
+    if runs == [args.run.clone()] {
+        if args.merge.given() {
+            return Err(Failure::new("--mean, --vote, --staple and --weights merge runs: give several by --with"));
+        }
+        return package::export(&runs, None, out, &args.checkpoint, &args.package);
+    }
+    // They are opened first, so that a package holds what can be merged.
+    let merged = merging::open(&runs, &Opening::new(&args.checkpoint, "cpu"), &args.merge, &[])?;
+    let merging = merged.ensemble.as_ref().map(|all| all.merging().clone()).unwrap_or_default();
+    note!("{} runs, {}", runs.len(), args.merge.words());
+    package::export(&runs, Some(&merging), out, &args.checkpoint, &args.package)
 }
 
 fn to_nnunet(args: &Args, out: &Path) -> Outcome {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hearth_data::writers::read_codes;
+use hearth_models::ensemble::Merging;
 use hearth_models::package::{self, PackageOptions};
 use hearth_package::{END, Package, SigningKey, Term};
 use hearth_run::outputs::Outputs;
@@ -67,16 +68,26 @@ impl PackageArgs {
     }
 }
 
-/// Writes a package, and prints its name.
-pub fn export(model: &Path, file: &Path, checkpoint: &str, args: &PackageArgs) -> Outcome {
+/// Writes a package of one model, or of runs that are merged, and prints its name.
+pub fn export(
+    models: &[PathBuf],
+    merging: Option<&Merging>,
+    file: &Path,
+    checkpoint: &str,
+    args: &PackageArgs,
+) -> Outcome {
     if !file.extension().is_some_and(|end| end.eq_ignore_ascii_case(END)) {
         return Err(Failure::new(format!("{}: the name of a package ends with .{END}", file.display())));
     }
     let mut outputs = Outputs::new("export", args.overwrite);
     outputs.claim(file)?;
     let options = args.options(checkpoint)?;
-    let facts = json!({ "model": model.display().to_string() });
-    let written = outputs.make(file, facts, || package::write(model, file, &options))?;
+    let names: Vec<String> = models.iter().map(|model| model.display().to_string()).collect();
+    let facts = json!({ "model": if names.len() == 1 { json!(names[0]) } else { json!(names) } });
+    let written = outputs.make(file, facts, || match (models, merging) {
+        ([model], None) => package::write(model, file, &options),
+        _ => package::write_ensemble(models, &merging.cloned().unwrap_or_default(), file, &options),
+    })?;
     out!("{}", file.display());
     let package = Package::open(file)?;
     let unknown: Vec<&str> = package

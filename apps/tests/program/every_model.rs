@@ -47,10 +47,19 @@ fn families(folder: &Path) -> BTreeMap<&'static str, Vec<String>> {
     succeed(&["export", &first, "--to", "bundle", "-o", &bundle, "--checkpoint", "latest"]);
     let nnunet = text(&golden("organs_legacy_nomirror/model"));
     let models = text(&side_by_side(folder));
+    let pack = |name: &str, models: &[&str]| {
+        let file = text(&folder.join(name));
+        succeed(&[&["export", models[0], &file, "--checkpoint", "latest"], &models[1..]].concat());
+        file
+    };
     let predict = |model: &str| vec!["predict".to_owned(), model.to_owned()];
     BTreeMap::from([
         ("run", predict(&first)),
-        ("ensemble", vec!["ensemble".to_owned(), first.clone()]),
+        ("ensemble", vec!["ensemble".to_owned(), first.clone(), package.clone()]),
+        ("packed ensemble", predict(&pack("ensemble.hearth", &[&first, "--with", &package]))),
+        ("packed bundle", predict(&pack("bundle.hearth", &[&bundle]))),
+        ("packed nnunet", predict(&pack("nnunet.hearth", &[&nnunet]))),
+        ("packed total", predict(&pack("total.hearth", &[&models]))),
         ("package", predict(&package)),
         ("bundle", predict(&bundle)),
         ("nnunet", predict(&nnunet)),
@@ -69,6 +78,7 @@ fn every_family_takes_dicom_and_writes_the_same_files() {
     let dir = tempfile::tempdir().expect("a folder");
     let ct = series(dir.path());
     let asked = ["--dicom-seg", "--rtstruct", "--dicom-sr", "--surfaces", "stl", "--picture", "--statistics", "--json"];
+    let mut found: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
     for (family, words) in families(dir.path()) {
         let out = dir.path().join(family);
         let (ct, to) = (text(&ct), text(&out));
@@ -102,6 +112,11 @@ fn every_family_takes_dicom_and_writes_the_same_files() {
         let record = fs::read_to_string(format!("{}.hearth.json", file("dicom_seg").display())).expect("a record");
         assert!(record.contains("\"series\"") && record.contains("result_of"), "{family}: {record}");
 
+        if let Some(unpacked) = family.strip_prefix("packed ").and_then(|name| found.get(name)) {
+            assert!(*unpacked == labels, "{family}: not the labels of what was packed");
+        }
+        found.insert(family, labels.iter().map(|label| *label as f32).collect());
+
         // Nothing is done twice, and another call says so.
         let again = run(&call);
         assert!(again.status.success() && errors(&again).contains("done by an earlier call"), "{family}");
@@ -117,7 +132,7 @@ fn what_a_model_cannot_give_is_one_sentence() {
     let refused = |model: &str, more: &[&str], words: &[&str]| {
         fail(&[&["predict", model, "-i", &image, "-o", &out, "--device", "cpu"], more].concat(), 1, words);
     };
-    refused(&nnunet, &["--uncertainty"], &["--uncertainty", "model of nnU-Net", "remove it"]);
+    refused(&nnunet, &["--uncertainty"], &["--uncertainty", "one network", "more folds"]);
     refused(&nnunet, &["--verify-key", "/nonexistent"], &["--verify-key", "packages"]);
     refused(&nnunet, &["--roi-subset", "organ_4"], &["--roi-subset", "a model of nnU-Net"]);
     refused(&nnunet, &["--dicom-seg"], &["--dicom-seg", "need DICOM images"]);

@@ -11,6 +11,7 @@ use hearth_run::folders::open_run;
 use hearth_train::Precision;
 
 use crate::bundle::{Bundle, BundleModel};
+use crate::ensemble::packed::{LIST, PackedEnsemble};
 use crate::model::Model;
 use crate::nnunet::{NnunetEnsemble, NnunetModel, NnunetOptions, TotalModel, TotalOptions, TotalSegmentator};
 use crate::package::{Unpacked, unpacked};
@@ -30,6 +31,8 @@ pub enum Family {
     Total,
     /// A MONAI bundle.
     Bundle,
+    /// A package of runs that predict as one.
+    Ensemble,
 }
 
 impl Family {
@@ -41,6 +44,7 @@ impl Family {
             Family::Nnunet => "a model of nnU-Net",
             Family::Total => "a folder of several models of nnU-Net",
             Family::Bundle => "a MONAI bundle",
+            Family::Ensemble => "a package of an ensemble",
         }
     }
 
@@ -51,6 +55,7 @@ impl Family {
             _ if ModelFolder::is_one(path) => Family::Nnunet,
             _ if TotalSegmentator::is_one(path) => Family::Total,
             _ if is_bundle(path) => Family::Bundle,
+            _ if path.join(LIST).is_file() => Family::Ensemble,
             _ => Family::Run,
         }
     }
@@ -115,7 +120,7 @@ struct Flag {
     what: &'static str,
 }
 
-const RUNS: &[Family] = &[Family::Run, Family::Recipe];
+const RUNS: &[Family] = &[Family::Run, Family::Recipe, Family::Ensemble];
 const NNUNET: &[Family] = &[Family::Nnunet, Family::Total];
 
 /// Every option that not all families obey.
@@ -160,7 +165,7 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "--previous-stage",
         given: |options| options.previous_stage.is_some(),
-        families: &[Family::Run, Family::Recipe, Family::Nnunet],
+        families: &[Family::Run, Family::Recipe, Family::Ensemble, Family::Nnunet],
         what: "is for the second stage of a cascade",
     },
     Flag {
@@ -366,7 +371,9 @@ fn open_family(
             };
             Box::new(TotalModel::new(TotalSegmentator::open(path, &given)?, unpacked))
         }
-        Family::Bundle => Box::new(BundleModel::open(path, options)?),
+        // Its networks are in memory, and its folder is not needed any more.
+        Family::Ensemble => Box::new(RunModel::new(PackedEnsemble::open(path, &options.opening())?)),
+        Family::Bundle => Box::new(BundleModel::open(path, options, unpacked)?),
     })
 }
 

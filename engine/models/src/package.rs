@@ -7,11 +7,16 @@ use hearth_data::dicom::write::{Code, Coding, known_coding};
 use hearth_data::writers::coding_of;
 use hearth_nnunet::DatasetJson;
 use hearth_package::{
-    self as format, Builder, Facts, Kind, Label, MODEL, Manifest, Package, RECIPE, SigningKey, Term, WEIGHTS,
+    self as format, Builder, END, Facts, Kind, Label, MODEL, Manifest, Package, RECIPE, SigningKey, Term, WEIGHTS,
 };
 use hearth_pictures::colours::of_class;
 use serde_json::Value;
 
+use crate::bundle::{self, BundleModel};
+use crate::ensemble::Merging;
+use crate::ensemble::packed::{LIST, PackedEnsemble};
+use crate::model::{ClassLabel, Model};
+use crate::open::{Family, OpenOptions};
 use crate::store::{ModelKind, files_of, kind_of, slashes};
 use hearth_recipe::recipe::{Document, Output, Recipe};
 use hearth_recipe::warning;
@@ -34,27 +39,69 @@ pub struct PackageOptions {
     pub key: Option<SigningKey>,
 }
 
-/// Writes a run, or a folder of trained models of nnU-Net v2, as one file. The same model makes the
-/// same bytes.
+/// Writes a run, a folder of trained models of nnU-Net v2, or a MONAI bundle as one file. The same model
+/// makes the same bytes.
 ///
 /// # Errors
 /// A folder that is no model; a checkpoint that is not there or damaged; files that cannot be read or
 /// written.
 pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
     let doing = || format!("cannot export {}", model.display());
+    if Package::is_one(model) {
+        return Err(RecipeError::new(format!("{} is a package already", model.display())).context(doing()));
+    }
+    if Family::of(model, false) == Family::Bundle {
+        let opened = bundle::open(model).while_doing(doing)?;
+        return finish(of_bundle(opened.bundle.root(), options).while_doing(doing)?, out, options);
+    }
     let (kind, inner) = kind_of(model).while_doing(doing)?;
     let folder = inner.map_or_else(|| model.to_owned(), |inner| model.join(inner));
     let made = match kind {
         ModelKind::Run => of_run(&folder, options),
         ModelKind::Nnunet | ModelKind::NnunetSet => of_nnunet(&folder, options),
-        ModelKind::Bundle => {
-            let what =
-                "is a MONAI bundle, which is one folder or zip already: `hearth bundle convert` makes a recipe of it";
-            Err(RecipeError::new(format!("{} {what}", model.display())))
-        }
+        ModelKind::Bundle => of_bundle(&folder, options),
         ModelKind::Package => Err(RecipeError::new(format!("{} is a package already", model.display()))),
     };
-    let mut builder = made.while_doing(doing)?;
+    finish(made.while_doing(doing)?, out, options)
+}
+
+/// Writes runs that predict as one as one file: a package of each, and how they are merged.
+///
+/// # Errors
+/// As [`write()`]; runs that cannot be merged, as in [`Trained::merged`].
+pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
+    let doing = || "cannot make a temporary folder for the packages of the runs (TMPDIR)".to_owned();
+    let folder = tempfile::Builder::new().prefix("hearth-ensemble-").tempdir().while_doing(doing)?;
+    let alone =
+        PackageOptions { checkpoint: options.checkpoint.clone(), codes: options.codes.clone(), ..<_>::default() };
+    let mut members = Vec::with_capacity(runs.len());
+    for (place, run) in runs.iter().enumerate() {
+        let name = format!("run{place}.{END}");
+        let path = folder.path().join(&name);
+        match Package::is_one(run) {
+            true => {
+                std::fs::copy(run, &path).while_doing(|| format!("cannot copy {}", run.display()))?;
+            }
+            false => {
+                write(run, &path, &alone)?;
+            }
+        }
+        members.push(name);
+    }
+    let first = Package::open(&folder.path().join(format!("run0.{END}")))?;
+    let mut facts = Facts::new(format!("{}, {} runs", first.facts().title, runs.len()));
+    facts.modalities.clone_from(&first.facts().modalities);
+    tell(&mut facts, &options.about);
+    let mut builder = Builder::new(Kind::Ensemble, facts, program()).labels(first.labels().to_vec());
+    for name in &members {
+        builder = builder.file(format!("{MODEL}/{name}"), folder.path().join(name));
+    }
+    let list = PackedEnsemble { members, merge: merging.how, weights: merging.weights.clone() };
+    let text = serde_json::to_string_pretty(&list).map_err(RecipeError::from_error)? + "\n";
+    finish(builder.bytes(format!("{MODEL}/{LIST}"), text), out, options)
+}
+
+fn finish(mut builder: Builder, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
     if let Some(path) = &options.licence {
         builder = builder.file("LICENCE", path);
     }
@@ -108,24 +155,25 @@ pub fn codes_of(labels: &[Label]) -> BTreeMap<String, Coding> {
     labels.iter().filter_map(coding).collect()
 }
 
-/// The model folder of nnU-Net in a package, unpacked into a temporary folder; none of a run's package.
+/// The folder of a package's model, unpacked into a temporary one; none of a run's package.
 ///
 /// # Errors
 /// A damaged package, or a temporary folder that cannot be made.
 pub fn unpacked(package: &Package) -> Outcome<Option<Unpacked>> {
-    if package.manifest().kind != Kind::Nnunet {
+    if package.manifest().kind == Kind::Run {
         return Ok(None);
     }
     let doing = || "cannot make a temporary folder for the model (TMPDIR)".to_owned();
     let folder = tempfile::Builder::new().prefix("hearth-model-").tempdir().while_doing(doing)?;
     let path = folder.path().join("model");
     package.unpack_model(&path)?;
-    Ok(Some(Unpacked { path, _folder: folder }))
+    Ok(Some(Unpacked { path, labels: package.labels().to_vec(), _folder: folder }))
 }
 
 /// A model folder that is removed when it is dropped.
 pub struct Unpacked {
     path: PathBuf,
+    labels: Vec<Label>,
     _folder: tempfile::TempDir,
 }
 
@@ -133,6 +181,15 @@ impl Unpacked {
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Gives labels the colours and codes that the package has for their names.
+    pub(crate) fn describe(&self, labels: &mut [ClassLabel]) {
+        let codes = codes_of(&self.labels);
+        for label in labels {
+            label.color = self.labels.iter().find(|packed| packed.name == label.name).map(|packed| packed.colour);
+            label.coding = codes.get(&label.name).cloned();
+        }
     }
 }
 
@@ -202,6 +259,27 @@ fn of_nnunet(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
         if said || NNUNET_FILES.contains(&file.as_str()) {
             builder = builder.file(format!("{MODEL}/{}", slashes(&path)), folder.join(&path));
         }
+    }
+    Ok(builder)
+}
+
+/// Every file of a bundle: its config may name any of them. It is opened first, so that a package holds
+/// what can be run.
+fn of_bundle(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
+    let model = BundleModel::open(folder, &OpenOptions::on("cpu"), None)?;
+    let card = model.card();
+    let mut facts = Facts::new(&card.title);
+    facts.modalities.clone_from(&card.modalities);
+    tell(&mut facts, &options.about);
+    let named = |label: &ClassLabel| Label {
+        term: term_of(&options.codes, &label.name),
+        ..Label::new(label.value, &label.name, of_class(label.value as usize))
+    };
+    let labels: Vec<Label> = card.labels.iter().map(named).collect();
+    warn_of_unused(&options.codes, &labels);
+    let mut builder = Builder::new(Kind::Bundle, facts, program()).labels(labels);
+    for (path, _) in files_of(folder)? {
+        builder = builder.file(format!("{MODEL}/{}", slashes(&path)), folder.join(&path));
     }
     Ok(builder)
 }

@@ -39,7 +39,7 @@ pub enum ModelKind {
     NnunetSet,
     /// A run of `hearth train`.
     Run,
-    /// A package of a run.
+    /// A package of a run, or of several that predict as one.
     Package,
     /// A bundle of MONAI.
     Bundle,
@@ -139,7 +139,7 @@ impl ModelStore {
         self.place(name, source, &|_| Ok(Model { kind, inner: inner.clone(), files: from(folder, &found) }))
     }
 
-    /// Copies a package into the store: that of a run as one file, that of a model folder unpacked. All
+    /// Copies a package into the store: that of runs as one file, that of a model folder unpacked. All
     /// its members are compared with their sums.
     ///
     /// # Errors
@@ -148,13 +148,13 @@ impl ModelStore {
         package.check()?;
         let path = package.path();
         self.place(name, source, &|beside| match package.manifest().kind {
-            Kind::Run => {
+            Kind::Run | Kind::Ensemble => {
                 let bytes = fs::metadata(path).while_doing(|| format!("cannot read {}", path.display()))?.len();
                 let name = PathBuf::from(format!("model.{END}"));
                 let files = vec![(path.to_owned(), name.clone(), bytes)];
                 Ok(Model { kind: ModelKind::Package, inner: Some(name), files })
             }
-            Kind::Nnunet => {
+            Kind::Nnunet | Kind::Bundle => {
                 let into = beside.join(MODEL);
                 package.unpack_model(&into)?;
                 let (kind, inner) = kind_of(&into)?;

@@ -17,6 +17,11 @@ pub enum Kind {
     Run,
     /// The folder of a trained model of nnU-Net v2, or of several of them, below `model/`.
     Nnunet,
+    /// A MONAI bundle, below `model/`.
+    Bundle,
+    /// Runs that predict as one, each a package below `model/`, and `model/ensemble.json`, which says how they
+    /// are merged.
+    Ensemble,
 }
 
 /// A member of a package.

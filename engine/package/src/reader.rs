@@ -269,7 +269,7 @@ fn check_members(path: &Path, zip: &mut Zip, manifest: &Manifest) -> Result<(), 
     }
     let needed: &[&str] = match manifest.kind {
         Kind::Run => &[FACTS, LABELS, RECIPE, WEIGHTS],
-        Kind::Nnunet => &[FACTS, LABELS],
+        Kind::Nnunet | Kind::Bundle | Kind::Ensemble => &[FACTS, LABELS],
     };
     if let Some(lost) = needed.iter().find(|name| !manifest.members.contains_key(**name)) {
         return wrong(format!("has no {lost}"));

@@ -27,7 +27,7 @@ use crate::{note, out};
 
 /// Whether a path is a model that has no recipe.
 pub fn is_one(path: &Path) -> bool {
-    let packed = || Package::open(path).is_ok_and(|package| package.manifest().kind == Kind::Nnunet);
+    let packed = || Package::open(path).is_ok_and(|package| package.manifest().kind != Kind::Run);
     let stored = hearth_models::open::stored(path);
     let path = stored.as_deref().unwrap_or(path);
     Family::of(path, false) != Family::Run || (Package::is_one(path) && packed())

@@ -18,6 +18,7 @@ use super::{Context, checks};
 use crate::cases::{Case, CaseFinder};
 use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
 use crate::open::OpenOptions;
+use crate::package::Unpacked;
 
 /// A bundle whose inference config predicts images one by one; or any other bundle, which is run as its
 /// config says.
@@ -27,14 +28,16 @@ pub struct BundleModel {
     /// None where the config is run as it is.
     evaluator: Option<Mutex<OneByOne>>,
     files: Vec<PathBuf>,
+    /// Removes the folder of a package.
+    _unpacked: Option<Unpacked>,
 }
 
 impl BundleModel {
-    /// Opens the folder of a bundle, or its zip.
+    /// Opens the folder of a bundle, or its zip; the folder of a package is removed with the model.
     ///
     /// # Errors
     /// What is no bundle; a config that needs what is not supported; weights that are missing.
-    pub fn open(path: &Path, options: &OpenOptions) -> Outcome<Self> {
+    pub fn open(path: &Path, options: &OpenOptions, unpacked: Option<Unpacked>) -> Outcome<Self> {
         let opened = open(path)?;
         let overrides = match options.device.as_str() {
             "auto" => Vec::new(),
@@ -42,8 +45,11 @@ impl BundleModel {
         };
         let run = RunOptions { overrides, ..RunOptions::default() };
         let (evaluator, files) = one_by_one(&opened, &run)?;
-        let card = card(opened.bundle.metadata(), &opened, evaluator.as_ref());
-        Ok(Self { opened, card, evaluator: evaluator.map(Mutex::new), files })
+        let mut card = card(opened.bundle.metadata(), &opened, evaluator.as_ref());
+        if let Some(unpacked) = &unpacked {
+            unpacked.describe(&mut card.labels);
+        }
+        Ok(Self { opened, card, evaluator: evaluator.map(Mutex::new), files, _unpacked: unpacked })
     }
 }
 

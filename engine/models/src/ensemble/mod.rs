@@ -4,6 +4,7 @@ mod alike;
 mod by_plugin;
 mod disagreement;
 mod evaluation;
+pub(crate) mod packed;
 mod ways;
 
 use std::cell::RefCell;
@@ -54,6 +55,11 @@ impl Ensemble {
     /// The maps that were asked for.
     pub fn maps(&self) -> &[Disagreement] {
         &self.merging.maps
+    }
+
+    /// How the runs are merged.
+    pub fn merging(&self) -> &Merging {
+        &self.merging
     }
 
     /// What its results depend on beside the first run: other weights, another way.

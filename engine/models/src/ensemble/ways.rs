@@ -4,13 +4,15 @@ use burn::tensor::{DType, Tensor, TensorData};
 use hearth_nn::losses::one_hot;
 use hearth_nn::post::AsDiscrete;
 use hearth_train::{Post, staple};
+use serde::{Deserialize, Serialize};
 
 use crate::run::segment::probabilities;
 use hearth_recipe::recipe::Output;
 use hearth_recipe::{Outcome, RecipeError};
 
 /// How predictions are merged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Merge {
     /// The mean of the networks' outputs, before activations.
     #[default]

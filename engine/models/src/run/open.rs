@@ -32,7 +32,8 @@ impl Trained {
     pub fn open_package(package: &Package, opening: Opening<'_>) -> Outcome<Self> {
         let path = package.path().display().to_string();
         if package.manifest().kind != Kind::Run {
-            let what = "holds a model folder of nnU-Net, which other commands open; this one takes packages of runs";
+            let what = "does not hold a run of this program, and only runs can be used here: give a package of one run, or \
+                        the folder of one";
             return Err(RecipeError::new(format!("{path} {what}")));
         }
         let name = package.facts().checkpoint.clone().unwrap_or_else(|| WEIGHTS.to_owned());

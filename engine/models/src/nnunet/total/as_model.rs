@@ -31,8 +31,11 @@ impl TotalModel {
         let title =
             facts.task.map_or_else(|| "models side by side".to_owned(), |task| format!("TotalSegmentator {task}"));
         let models = counted(total.models().count(), "model");
-        let labels: Vec<ClassLabel> =
+        let mut labels: Vec<ClassLabel> =
             total.names().iter().map(|(label, name)| ClassLabel::new(u32::from(*label), name)).collect();
+        if let Some(unpacked) = &unpacked {
+            unpacked.describe(&mut labels);
+        }
         let modality = if facts.modality == Modality::Ct { "CT" } else { "MR" };
         let card = Card {
             family: "folder of models",

@@ -1,0 +1,54 @@
+//! An ensemble as the content of a package: `ensemble.json` and a package of each run.
+
+use std::path::Path;
+
+use hearth_package::Package;
+use hearth_recipe::{Context, Outcome, RecipeError};
+use serde::{Deserialize, Serialize};
+
+use super::{Merge, Merging};
+use crate::run::{Opening, Trained};
+
+/// The file that lists the runs and says how they are merged.
+pub(crate) const LIST: &str = "ensemble.json";
+
+/// The content of [`LIST`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PackedEnsemble {
+    /// The file names of the runs' packages, in order.
+    pub members: Vec<String>,
+    /// The operation.
+    pub merge: Merge,
+    /// Weights of a mean, as in [`Merging`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Vec<f64>>,
+}
+
+impl PackedEnsemble {
+    fn read(folder: &Path) -> Outcome<Self> {
+        let path = folder.join(LIST);
+        let doing = || format!("cannot read {}", path.display());
+        let list: Self =
+            serde_json::from_str(&std::fs::read_to_string(&path).while_doing(doing)?).while_doing(doing)?;
+        let leads_out = |name: &&String| Path::new(name.as_str()).file_name() != Some(name.as_ref());
+        if let Some(name) = list.members.iter().find(leads_out) {
+            return Err(RecipeError::new(format!("{name:?} is not the name of a file in it")).context(doing()));
+        }
+        Ok(list)
+    }
+
+    /// Opens the runs of an unpacked ensemble, merged.
+    ///
+    /// # Errors
+    /// A list that cannot be read, or that names files outside of the folder; as [`Trained::open_package`] and [`Trained::merged`].
+    pub(crate) fn open(folder: &Path, opening: &Opening<'_>) -> Outcome<Trained> {
+        let list = Self::read(folder)?;
+        let open = |name: &String| {
+            let package = Package::open(&folder.join(name))?;
+            Ok((name.clone(), Trained::open_package(&package, opening.clone())?))
+        };
+        let runs = list.members.iter().map(open).collect::<Outcome<Vec<_>>>()?;
+        Trained::merged(runs, Merging { how: list.merge, weights: list.weights, maps: Vec::new() })
+    }
+}
