@@ -1,6 +1,7 @@
 //! `hearth predict` on models of nnU-Net, through the program.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::common::{errors, fail, run, succeed, text};
@@ -78,6 +79,49 @@ fn a_cascade_in_two_calls_and_two_models_as_one() {
     fail(&["ensemble", &lowres, &lowres, "-i", &input, "-o", &merged, "--vote"], 1, &["--vote", "averaged"]);
     let without = ["predict", &cascade, "-i", &input, "-o", &text(&dir.path().join("none")), "--device", "cpu"];
     fail(&without, 1, &["continues from the labels", "--previous-stage"]);
+}
+
+/// The probability of the foreground in a file of nnU-Net: the first head is the background.
+fn foreground(npz: &Path) -> Vec<f32> {
+    let mut zip = zip::ZipArchive::new(fs::File::open(npz).expect("a file")).expect("a zip");
+    let mut bytes = Vec::new();
+    zip.by_name("probabilities.npy").expect("a member").read_to_end(&mut bytes).expect("bytes");
+    let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let header = String::from_utf8_lossy(&bytes[10..start]).into_owned();
+    let shape = header.split_once("'shape': (").expect("a shape").1.split(')').next().expect("numbers");
+    let voxels = shape.split(',').skip(1).filter_map(|size| size.trim().parse::<usize>().ok()).product::<usize>();
+    let values = bytes[start..].chunks_exact(4).take(voxels);
+    values.map(|bytes| 1.0 - f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).collect()
+}
+
+#[test]
+fn uncertainty_is_the_deviation_of_what_decides() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [low, first, second, both] = ["low", "first", "second", "both"].map(|name| text(&dir.path().join(name)));
+    let [lowres, cascade] = ["model_lowres", "model_cascade"].map(|name| text(&golden("cascade").join(name)));
+    let input = text(&golden("cascade/input"));
+    let call = |model: &str, out: &str, more: &[&str]| {
+        succeed(&[&["predict", model, "-i", &input, "-o", out, "--device", "cpu"], more].concat())
+    };
+    call(&lowres, &low, &[]);
+    let alone = ["--no-mirroring", "--probabilities"];
+    call(&lowres, &first, &alone);
+    call(&cascade, &second, &[&alone[..], &["--previous-stage", &low]].concat());
+    let together = ["--previous-stage", &low, "--with", &lowres, "--no-mirroring", "--uncertainty"];
+    call(&cascade, &both, &together);
+    let [one, two] = [&first, &second].map(|out| foreground(&Path::new(out).join("c01.npz")));
+    let (_, std) = read_nifti_values(Path::new(&both).join("c01_std.nii.gz")).expect("a map");
+    assert_eq!(std.len(), one.len());
+    // The deviation of a sample of two.
+    let worst = std.iter().zip(one.iter().zip(&two)).map(|(std, (a, b))| (std - (a - b).abs() / 2_f32.sqrt()).abs());
+    assert!(worst.fold(0.0, f32::max) < 1e-4);
+    assert!(std.iter().any(|std| *std > 0.01), "the models differ somewhere");
+
+    // Mirrored images of one network differ, too.
+    let model = text(&golden("mr_resenc_masked_2ch/model"));
+    let (input, out) = (text(&golden("mr_resenc_masked_2ch/input")), text(&dir.path().join("mirrored")));
+    let printed = succeed(&["predict", &model, "-i", &input, "-o", &out, "--device", "cpu", "--uncertainty", "--json"]);
+    assert!(printed.contains("_std.nii.gz") && printed.contains("volume_variation"), "{printed}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hearth_nnunet::{Case, Volume, postprocess, probabilities};
 
 use crate::nnunet::predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
+use crate::nnunet::spread::Spread;
 use hearth_recipe::nnunet::CaseImage;
 use hearth_recipe::{Outcome, RecipeError};
 
@@ -77,17 +78,31 @@ impl NnunetEnsemble {
         Ok(all)
     }
 
-    /// The labels of an image that was prepared for each model, and probabilities if they are `wanted`.
+    /// The labels of an image that was prepared for each model, and probabilities if they are `wanted`. For
+    /// `uncertainty` each fold and each mirrored image is predicted by itself, too.
     ///
     /// # Errors
     /// What a device did not compute.
-    pub fn compute(&self, prepared: Vec<Preparation>, wanted: bool) -> Outcome<Predicted> {
+    pub fn compute(&self, prepared: Vec<Preparation>, wanted: bool, uncertainty: bool) -> Outcome<Predicted> {
         let several = self.members.len() > 1;
+        let mut spread = Spread::default();
+        if uncertainty {
+            self.members.iter().zip(&prepared).try_for_each(|(member, one)| member.spread(one, &mut spread))?;
+        }
         let found = self.members.iter().zip(prepared).map(|(member, one)| {
             let logits = member.logits(&one.data)?;
             member.export(&logits, one.origin, one.grid, wanted || several)
         });
-        self.merged(found, wanted)
+        let mut found = self.merged(found, wanted)?;
+        if uncertainty {
+            found.uncertainty = Some(spread.finish()?);
+        }
+        Ok(found)
+    }
+
+    /// How many outputs decide: of each model, each fold and each mirrored image.
+    pub fn outputs(&self) -> usize {
+        self.members.iter().map(NnunetPredictor::spread_members).sum()
     }
 
     fn mean(&self, case: &Case, previous: Option<&Path>, wanted: bool) -> Outcome<Predicted> {

@@ -20,6 +20,7 @@ mod model;
 mod network;
 mod predict;
 mod properties;
+mod spread;
 mod total;
 
 pub use ensemble::NnunetEnsemble;
@@ -30,6 +31,7 @@ pub use hearth_recipe::nnunet::{
     CaseImage, Grid, ListedSet, Listing, NnunetPreprocess, NnunetPreviousStage, NnunetRaw, Normalization,
     RandNnunetAugment, RandNnunetPatch, RandNnunetPreviousStage, Reader, preprocessed_recipe, training_recipe,
 };
+pub(crate) use model::FAMILY;
 pub use model::NnunetModel;
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub(crate) use total::models_below;

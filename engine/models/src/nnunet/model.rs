@@ -29,9 +29,16 @@ impl NnunetModel {
     /// Opened models. `previous` is the folder of the labels of an earlier stage, of models that continue
     /// from them.
     pub fn new(ensemble: NnunetEnsemble, previous: Option<PathBuf>, unpacked: Option<Unpacked>) -> Self {
-        Self { card: card(&ensemble), ensemble: Arc::new(ensemble), previous, _unpacked: unpacked }
+        let mut card = card(&ensemble);
+        if let Some(unpacked) = &unpacked {
+            unpacked.describe(&mut card.labels);
+        }
+        Self { card, ensemble: Arc::new(ensemble), previous, _unpacked: unpacked }
     }
 }
+
+/// What a card says of such a model.
+pub(crate) const FAMILY: &str = "model of nnU-Net";
 
 fn card(ensemble: &NnunetEnsemble) -> Card {
     let first = ensemble.first();
@@ -56,7 +63,7 @@ fn card(ensemble: &NnunetEnsemble) -> Card {
     let title = plans.dataset_name.clone();
     let ct = dataset.channel_names.iter().any(|name| name.eq_ignore_ascii_case("ct"));
     Card {
-        family: "model of nnU-Net",
+        family: FAMILY,
         description: format!("nnU-Net {title}, {configurations}"),
         made_by: format!("hearth {} nnU-Net {title} {configurations}", env!("CARGO_PKG_VERSION")),
         kind: if regions { Kind::Regions } else { Kind::Labels },
@@ -79,7 +86,7 @@ impl Model for NnunetModel {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { probabilities: true, uncertainty: false, augmentation: false }
+        Abilities { probabilities: true, uncertainty: self.ensemble.outputs() > 1, augmentation: false }
     }
 
     fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
@@ -100,9 +107,10 @@ impl Model for NnunetModel {
 
     fn predict(&self, prepared: Prepared, asked: Asked) -> Outcome<Prediction> {
         let prepared = prepared.take::<Vec<Preparation>>()?;
-        let found = self.ensemble.compute(prepared, asked.probabilities)?;
+        let mut found = self.ensemble.compute(prepared, asked.probabilities, asked.uncertainty)?;
         let labels = self.ensemble.first().folder.dataset.labels.clone();
-        Ok(Prediction::Map(Box::new(NnunetMap { found, labels })))
+        let uncertainty = found.uncertainty.take().map(|(map, vvc)| (found.grid().image(&map), vvc));
+        Ok(Prediction::Map(Box::new(NnunetMap { found, labels, uncertainty })))
     }
 
     fn key(&self) -> Outcome<Value> {
@@ -248,6 +256,8 @@ pub(crate) fn read_case(case: &Case, reader: Reader, ending: &str) -> Outcome<Ca
 struct NnunetMap {
     found: Predicted,
     labels: LabelManager,
+    /// Standard deviation and volume variation coefficient.
+    uncertainty: Option<(Image, f64)>,
 }
 
 impl PredictedMap for NnunetMap {
@@ -277,6 +287,10 @@ impl PredictedMap for NnunetMap {
 
     fn probabilities(&self) -> Outcome<Option<Image>> {
         Ok(self.found.probabilities.as_ref().map(|found| self.found.grid().image(found)))
+    }
+
+    fn uncertainty(&self) -> Option<(&Image, f64)> {
+        self.uncertainty.as_ref().map(|(map, vvc)| (map, *vvc))
     }
 
     fn write_probabilities(&self, paths: &[PathBuf]) -> Outcome {

@@ -1,11 +1,12 @@
 //! Prediction by a trained model of nnU-Net v2.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor, TensorData, TensorReadError};
 use half::f16;
-use hearth_data::Progress;
+use hearth_data::{Progress, Running};
 use hearth_kernels::conv3d::plain_sums;
 use hearth_kernels::host::is_host;
 use hearth_nn::networks::{AnyNetwork, Network};
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::nnunet::checkpoint::Checkpoint;
 use crate::nnunet::properties::properties;
+use crate::nnunet::spread::Spread;
 use hearth_recipe::nnunet::{CaseImage, Grid, Reader, read, read_labels};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::labels_of_stage;
@@ -108,6 +110,8 @@ pub struct Predicted {
     pub probabilities: Option<Volume>,
     /// What nnU-Net keeps of the image beside them.
     properties: Option<Value>,
+    /// How much the outputs that decide differ: standard deviation and volume variation coefficient.
+    pub(crate) uncertainty: Option<(Volume, f64)>,
     grid: Grid,
     wide: bool,
 }
@@ -357,27 +361,14 @@ impl NnunetPredictor {
         let padded = windows.pad(data.clone());
         let running = self.options.progress.start("tiles", (windows.len() * self.checkpoints.len()) as u64);
         let mut fault = None;
+        let flips = self.flips();
         let outputs = (0..self.checkpoints.len()).map(|fold| {
-            let read;
-            let network = match &self.networks {
-                Some(networks) => &networks[fold],
-                None => {
-                    read = self.read(fold).map_err(|why| {
-                        let message = NnunetError::case(why.to_string());
-                        fault = Some(why);
-                        message
-                    })?;
-                    &read
-                }
-            };
-            let mut sum = Sum::new(&windows, network.channels()[1]);
-            for start in windows.tiles() {
-                let tile = tile(&padded, start, windows.patch);
-                let output = self.forward(network, tile, windows.patch, data.channels);
-                sum.add(start, &output.map_err(|error| NnunetError::case(RecipeError::of_device(&error).line()))?);
-                running.advance();
-            }
-            sum.finish()
+            let network = self.network(fold).map_err(|why| {
+                let message = NnunetError::case(why.to_string());
+                fault = Some(why);
+                message
+            })?;
+            self.output(&network, &windows, &padded, &flips, &running)
         });
         let mean = mean_of_folds(outputs);
         if let Some(why) = fault {
@@ -388,21 +379,79 @@ impl NnunetPredictor {
         mean.ok_or_else(|| RecipeError::new("no fold is chosen"))
     }
 
-    /// The network of a fold, from its file.
-    fn read(&self, fold: usize) -> Outcome<AnyNetwork> {
-        let path = &self.checkpoints[fold];
-        let network = load(&Checkpoint::open(path)?, &self.configuration, &self.folder.dataset, path, &self.device)?;
-        Ok(self.options.precision.apply(network))
+    /// The axes that an image is mirrored by, none of them first.
+    fn flips(&self) -> Vec<Vec<usize>> {
+        let mut flips = mirrorings(&self.mirroring);
+        flips.insert(0, Vec::new());
+        flips
     }
 
-    /// The mean of a tile's mirrored outputs, `[head, z, y, x]` in f32.
+    /// The network of a fold; from its file where the networks are not kept.
+    fn network(&self, fold: usize) -> Outcome<Cow<'_, AnyNetwork>> {
+        if let Some(networks) = &self.networks {
+            return Ok(Cow::Borrowed(&networks[fold]));
+        }
+        let path = &self.checkpoints[fold];
+        let network = load(&Checkpoint::open(path)?, &self.configuration, &self.folder.dataset, path, &self.device)?;
+        Ok(Cow::Owned(self.options.precision.apply(network)))
+    }
+
+    /// The output of a network over a padded image, the mean over these flips.
+    fn output(
+        &self,
+        network: &AnyNetwork,
+        windows: &Windows,
+        padded: &Volume,
+        flips: &[Vec<usize>],
+        running: &Running,
+    ) -> hearth_nnunet::Result<Volume<f16>> {
+        let mut sum = Sum::new(windows, network.channels()[1]);
+        for start in windows.tiles() {
+            let tile = tile(padded, start, windows.patch);
+            let output = self.forward(network, tile, windows.patch, flips);
+            sum.add(start, &output.map_err(|error| NnunetError::case(RecipeError::of_device(&error).line()))?);
+            running.advance();
+        }
+        sum.finish()
+    }
+
+    /// How much the outputs of each fold for each flip of an image differ: each is a member of `spread`.
+    ///
+    /// # Errors
+    /// As [`logits`](Self::logits).
+    pub(crate) fn spread(&self, Preparation { data, origin, .. }: &Preparation, spread: &mut Spread) -> Outcome {
+        let dims = self.configuration.dims();
+        let windows = Windows::new(data.shape, self.configuration.patch(), dims, self.options.step_size);
+        let (padded, flips) = (windows.pad(data.clone()), self.flips());
+        let count = windows.len() * self.checkpoints.len() * flips.len();
+        let running = self.options.progress.start("tiles of --uncertainty", count as u64);
+        let (plans, manager) = (&self.folder.plans, &self.folder.dataset.labels);
+        for fold in 0..self.checkpoints.len() {
+            let network = self.network(fold)?;
+            for flip in &flips {
+                let logits = self.output(&network, &windows, &padded, std::slice::from_ref(flip), &running)?;
+                let heads = export::heads(&self.configuration, &logits, origin);
+                spread.add(&probabilities::probabilities(plans, manager, &heads, origin), manager.has_regions());
+            }
+        }
+        running.finish();
+        Ok(())
+    }
+
+    /// How many members [`spread`](Self::spread) adds.
+    pub(crate) fn spread_members(&self) -> usize {
+        self.checkpoints.len() * self.flips().len()
+    }
+
+    /// The mean of a tile's outputs over these flips, `[head, z, y, x]` in f32.
     fn forward(
         &self,
         network: &AnyNetwork,
         tile: Vec<f32>,
         [z, y, x]: Axes3,
-        channels: usize,
+        flips: &[Vec<usize>],
     ) -> Result<Vec<f32>, TensorReadError> {
+        let channels = tile.len() / (z * y * x).max(1);
         // A slice lies in the first two axes of a 2-D network.
         let shape = if self.configuration.dims() == 2 { [1, channels, y, x, 1] } else { [1, channels, z, y, x] };
         let tile = Tensor::<5>::from_data(TensorData::new(tile, shape), &self.device);
@@ -410,14 +459,16 @@ impl NnunetPredictor {
         // Small networks are fast in any way, and round as PyTorch's do.
         let small = self.configuration.architecture.features.iter().all(|features| *features <= PLAIN);
         let run = |tile: Tensor<5>| if small { plain_sums(|| apply(tile)) } else { apply(tile) };
-        let mirrored = mirrorings(&self.mirroring);
-        let mut sum = run(tile.clone());
-        for axes in &mirrored {
+        let of_flip = |axes: &Vec<usize>| {
             let flip = |x: Tensor<5>| axes.iter().fold(x, |x, axis| x.flip([axis + 2]));
-            sum = sum + flip(run(flip(tile.clone())));
+            flip(run(flip(tile.clone())))
+        };
+        let mut sum = of_flip(&flips[0]);
+        for axes in &flips[1..] {
+            sum = sum + of_flip(axes);
         }
-        if !mirrored.is_empty() {
-            sum = sum / (mirrored.len() + 1) as f64;
+        if flips.len() > 1 {
+            sum = sum / flips.len() as f64;
         }
         sum.try_into_vec_as()
     }
@@ -436,7 +487,7 @@ impl NnunetPredictor {
         };
         postprocess::apply(&self.steps, &mut labels)?;
         let properties = wanted.then(|| properties(&grid, &origin, plans.transpose_forward));
-        Ok(Predicted { labels, probabilities, properties, grid, wide: manager.needs_u16() })
+        Ok(Predicted { labels, probabilities, properties, uncertainty: None, grid, wide: manager.needs_u16() })
     }
 }
 

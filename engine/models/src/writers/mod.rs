@@ -22,6 +22,7 @@ pub use rows::WRITERS;
 use crate::cases::Case;
 use crate::job::CaseReport;
 use crate::model::{Abilities, Card, Kind, PredictedMap};
+use crate::nnunet::FAMILY;
 
 /// What a file needs of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,9 @@ pub fn check(options: &OutputOptions, card: &Card, abilities: Abilities) -> Outc
             Need::Uncertainty if card.kind == Kind::Scores => Some(predicts(card)),
             Need::Uncertainty if abilities.augmentation && !abilities.uncertainty => {
                 Some("this call predicts each image once: add --tta flips, or [tta] to the recipe".to_owned())
+            }
+            Need::Uncertainty if card.family == FAMILY && !abilities.uncertainty => {
+                Some("one network predicts each image once: give more folds or models, or allow mirroring".to_owned())
             }
             Need::Uncertainty => (!abilities.uncertainty).then(|| of_family(card, "augmented predictions")),
         };
