@@ -49,7 +49,7 @@ fn families(folder: &Path) -> BTreeMap<&'static str, Vec<String>> {
     let models = text(&side_by_side(folder));
     let pack = |name: &str, models: &[&str]| {
         let file = text(&folder.join(name));
-        succeed(&[&["export", models[0], &file, "--checkpoint", "latest"], &models[1..]].concat());
+        succeed(&[&["export", models[0], &file], &models[1..]].concat());
         file
     };
     let predict = |model: &str| vec!["predict".to_owned(), model.to_owned()];
@@ -140,5 +140,6 @@ fn what_a_model_cannot_give_is_one_sentence() {
     refused(&models, &["--probabilities"], &["--probabilities", "folder of models"]);
     refused(&models, &["--with", &nnunet], &["--with", "several models"]);
     refused(&models, &["--dicom-seg", "--seg-type", "fractional"], &["fractional", "folder of models"]);
+    fail(&["export", &nnunet, &format!("{out}.hearth"), "--checkpoint", "latest"], 1, &["--checkpoint", "is for runs"]);
     assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
 }

@@ -51,11 +51,15 @@ pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Mani
         return Err(RecipeError::new(format!("{} is a package already", model.display())).context(doing()));
     }
     if Family::of(model, false) == Family::Bundle {
+        no_checkpoint(options).while_doing(doing)?;
         let opened = bundle::open(model).while_doing(doing)?;
         return finish(of_bundle(opened.bundle.root(), options).while_doing(doing)?, out, options);
     }
     let (kind, inner) = kind_of(model).while_doing(doing)?;
     let folder = inner.map_or_else(|| model.to_owned(), |inner| model.join(inner));
+    if kind != ModelKind::Run {
+        no_checkpoint(options).while_doing(doing)?;
+    }
     let made = match kind {
         ModelKind::Run => of_run(&folder, options),
         ModelKind::Nnunet | ModelKind::NnunetSet => of_nnunet(&folder, options),
@@ -99,6 +103,15 @@ pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: 
     let list = PackedEnsemble { members, merge: merging.how, weights: merging.weights.clone() };
     let text = serde_json::to_string_pretty(&list).map_err(RecipeError::from_error)? + "\n";
     finish(builder.bytes(format!("{MODEL}/{LIST}"), text), out, options)
+}
+
+/// Refuses the name of a checkpoint for models that have no choice of them.
+fn no_checkpoint(options: &PackageOptions) -> Outcome {
+    if ["", "best"].contains(&options.checkpoint.as_str()) {
+        return Ok(());
+    }
+    let what = "is for runs; all weights of this model are packed: remove it";
+    Err(RecipeError::new(format!("--checkpoint {} {what}", options.checkpoint)))
 }
 
 fn finish(mut builder: Builder, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
