@@ -72,7 +72,7 @@ pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Mani
 /// Writes runs that predict as one as one file: a package of each, and how they are merged.
 ///
 /// # Errors
-/// As [`write()`]; runs that cannot be merged, as in [`Trained::merged`].
+/// As [`write()`]; runs that cannot be merged, as in [`Trained::merged`](crate::run::Trained::merged).
 pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
     let doing = || "cannot make a temporary folder for the packages of the runs (TMPDIR)".to_owned();
     let folder = tempfile::Builder::new().prefix("hearth-ensemble-").tempdir().while_doing(doing)?;
