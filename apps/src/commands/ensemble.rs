@@ -42,7 +42,7 @@ pub struct Args {
     #[command(flatten)]
     pub opening: OpeningArgs,
     /// Also write NAME_std.nii.gz: the standard deviation of the foreground's probability over the
-    /// augmented images
+    /// augmented images; of models of nnU-Net over models, folds and mirrored images, in twice the time
     #[arg(long)]
     pub uncertainty: bool,
     /// What is written, and in place of what.

@@ -1,6 +1,7 @@
 //! Models as one file, recipes with weights, what `-i` takes, lines of JSON, through the program.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::common::{errors, fail, phantom, plugins_are_built, run, succeed, text, tiny_recipe};
@@ -206,4 +207,73 @@ fn a_model_of_nnunet_is_a_package_too() {
         errors(&added)
     );
     assert!(dir.path().join("store/organs/plans.json").is_file());
+}
+
+#[test]
+fn ensembles_and_bundles_are_packages_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (first, images) = trained(dir.path());
+    let data = text(images.parent().expect("a data set"));
+    let at = |name: &str| text(&dir.path().join(name));
+    succeed(&["export", &text(&first), &at("one.hearth")]);
+    succeed(&["export", &text(&first), &at("bundle"), "--to", "bundle"]);
+    // `a` of a scheme of its own, in place of what the words of the name say.
+    let label = lines(&succeed(&["predict", &at("one.hearth"), "-i", &text(&images), "-o", &at("x"), "--json"]))[0]
+        ["volumes_ml"]
+        .as_object()
+        .and_then(|volumes| volumes.keys().next().cloned())
+        .expect("a label");
+    let code = |value: &str| format!("[\"{value}\", \"99MINE\", \"{value}\"]");
+    let codes = format!("[\"{label}\"]\ncategory = {}\ntype = {}\n", code("c1"), code("t1"));
+    fs::write(at("codes.toml"), codes).expect("written");
+    let with = ["--with", &at("one.hearth"), "--codes", &at("codes.toml")];
+    succeed(&[&["export", &text(&first), &at("both.hearth")], &with[..]].concat());
+    succeed(&["export", &at("bundle"), &at("bundle.hearth"), "--codes", &at("codes.toml")]);
+    let mut zip = zip::ZipWriter::new(fs::File::create(at("bundle.zip")).expect("a file"));
+    for name in ["configs/metadata.json", "configs/inference.json", "models/model.pt"] {
+        zip.start_file(format!("bundle/{name}"), zip::write::SimpleFileOptions::default()).expect("a member");
+        zip.write_all(&fs::read(Path::new(&at("bundle")).join(name)).expect("read")).expect("written");
+    }
+    zip.finish().expect("a zip");
+    succeed(&["export", &at("bundle.zip"), &at("zipped.hearth")]);
+    for package in ["both.hearth", "bundle.hearth"] {
+        let described = succeed(&["models", "info", &at(package), "--check"]);
+        assert!(described.contains("99MINE t1"), "{package}: {described}");
+        fail(&["export", &at(package), &at("again.hearth")], 1, &["is a package already"]);
+    }
+    fail(&["export", &text(&first), &at("m.hearth"), "--vote"], 1, &["merge runs", "--with"]);
+    fail(&["export", &text(&first), &at("m"), "--to", "bundle", "--with", &at("one.hearth")], 1, &["--to hearth"]);
+
+    // By name from a store, as by their paths; what is measured is what is written.
+    let store = |words: &[&str]| {
+        let done = crate::common::hearth().env("HEARTH_MODELS", at("store")).args(words).output().expect("it starts");
+        assert!(done.status.success(), "{}", errors(&done));
+    };
+    for name in ["both", "bundle"] {
+        let package = at(&format!("{name}.hearth"));
+        store(&["models", "add", &package, "--name", name]);
+        let (by_path, by_name) = (at(&format!("{name}-path")), at(&format!("{name}-name")));
+        succeed(&["predict", &package, "-i", &text(&images), "-o", &by_path, "--device", "cpu"]);
+        store(&["predict", name, "-i", &text(&images), "-o", &by_name, "--device", "cpu"]);
+        same_results(Path::new(&by_path), Path::new(&by_name));
+    }
+    let dice = |model: &str| succeed(&["evaluate", model, "--data", &data, "--device", "cpu"]);
+    assert_eq!(dice(&at("bundle")), dice(&at("bundle.hearth")));
+    assert_eq!(dice(&at("bundle")), dice(&at("zipped.hearth")));
+    assert!(dice(&at("both.hearth")).contains(&label));
+}
+
+#[test]
+fn a_package_that_is_cut_off_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (first, images) = trained(dir.path());
+    let at = |name: &str| text(&dir.path().join(name));
+    succeed(&["export", &text(&first), &at("one.hearth")]);
+    succeed(&["export", &text(&first), &at("both.hearth"), "--with", &at("one.hearth")]);
+    let bytes = fs::read(at("both.hearth")).expect("read");
+    for cut in [bytes.len() / 2, bytes.len() - 10] {
+        fs::write(at("cut.hearth"), &bytes[..cut]).expect("written");
+        let words = ["predict", &at("cut.hearth"), "-i", &text(&images), "-o", &at("out"), "--device", "cpu"];
+        fail(&words, 1, &["cut.hearth", "damaged"]);
+    }
 }

@@ -371,8 +371,14 @@ fn open_family(
             };
             Box::new(TotalModel::new(TotalSegmentator::open(path, &given)?, unpacked))
         }
-        // Its networks are in memory, and its folder is not needed any more.
-        Family::Ensemble => Box::new(RunModel::new(PackedEnsemble::open(path, &options.opening())?)),
+        Family::Ensemble => {
+            let mut merged = PackedEnsemble::open(path, &options.opening())?;
+            // The networks are in memory, so that the unpacked folder can go.
+            if let Some(unpacked) = &unpacked {
+                merged.labels = unpacked.labels().to_vec();
+            }
+            Box::new(RunModel::new(merged))
+        }
         Family::Bundle => Box::new(BundleModel::open(path, options, unpacked)?),
     })
 }

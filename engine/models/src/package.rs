@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::bundle::{self, BundleModel};
 use crate::ensemble::Merging;
 use crate::ensemble::packed::{LIST, PackedEnsemble};
-use crate::model::{ClassLabel, Model};
+use crate::model::{Card, ClassLabel, Model};
+use crate::nnunet::{TotalModel, TotalOptions, TotalSegmentator};
 use crate::open::{Family, OpenOptions};
 use crate::store::{ModelKind, files_of, kind_of, slashes};
 use hearth_recipe::recipe::{Document, Output, Recipe};
@@ -50,8 +51,16 @@ pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Mani
     if Package::is_one(model) {
         return Err(RecipeError::new(format!("{} is a package already", model.display())).context(doing()));
     }
-    if Family::of(model, false) == Family::Bundle {
+    // What predicts is what is packed: models side by side stay so, even where there is one.
+    let family = Family::of(model, false);
+    if matches!(family, Family::Bundle | Family::Total) {
         no_checkpoint(options).while_doing(doing)?;
+    }
+    if family == Family::Total {
+        return finish(of_total(model, options).while_doing(doing)?, out, options);
+    }
+    if family == Family::Bundle {
+        // The folder of an unpacked zip is there until its files are in the package.
         let opened = bundle::open(model).while_doing(doing)?;
         return finish(of_bundle(opened.bundle.root(), options).while_doing(doing)?, out, options);
     }
@@ -76,8 +85,7 @@ pub fn write(model: &Path, out: &Path, options: &PackageOptions) -> Outcome<Mani
 pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: &PackageOptions) -> Outcome<Manifest> {
     let doing = || "cannot make a temporary folder for the packages of the runs (TMPDIR)".to_owned();
     let folder = tempfile::Builder::new().prefix("hearth-ensemble-").tempdir().while_doing(doing)?;
-    let alone =
-        PackageOptions { checkpoint: options.checkpoint.clone(), codes: options.codes.clone(), ..<_>::default() };
+    let alone = PackageOptions { checkpoint: options.checkpoint.clone(), ..<_>::default() };
     let mut members = Vec::with_capacity(runs.len());
     for (place, run) in runs.iter().enumerate() {
         let name = format!("run{place}.{END}");
@@ -96,7 +104,12 @@ pub fn write_ensemble(runs: &[PathBuf], merging: &Merging, out: &Path, options: 
     let mut facts = Facts::new(format!("{}, {} runs", first.facts().title, runs.len()));
     facts.modalities.clone_from(&first.facts().modalities);
     tell(&mut facts, &options.about);
-    let mut builder = Builder::new(Kind::Ensemble, facts, program()).labels(first.labels().to_vec());
+    let mut labels = first.labels().to_vec();
+    for label in labels.iter_mut().filter(|label| coding_of(&options.codes, &label.name).is_some()) {
+        label.term = term_of(&options.codes, &label.name);
+    }
+    warn_of_unused(&options.codes, &labels);
+    let mut builder = Builder::new(Kind::Ensemble, facts, program()).labels(labels);
     for name in &members {
         builder = builder.file(format!("{MODEL}/{name}"), folder.path().join(name));
     }
@@ -196,6 +209,11 @@ impl Unpacked {
         &self.path
     }
 
+    /// The labels that the package has.
+    pub(crate) fn labels(&self) -> &[Label] {
+        &self.labels
+    }
+
     /// Gives labels the colours and codes that the package has for their names.
     pub(crate) fn describe(&self, labels: &mut [ClassLabel]) {
         let codes = codes_of(&self.labels);
@@ -265,7 +283,31 @@ fn of_nnunet(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     tell(&mut facts, &options.about);
     let labels = set.map(|set| of_dataset(&set.raw, &options.codes)).unwrap_or_default();
     warn_of_unused(&options.codes, &labels);
-    let mut builder = Builder::new(Kind::Nnunet, facts, program()).labels(labels);
+    add_nnunet(Builder::new(Kind::Nnunet, facts, program()).labels(labels), folder)
+}
+
+/// Models side by side. Where options have to say which of them predict, labels are not listed.
+fn of_total(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
+    let name = folder.canonicalize().ok().and_then(|real| Some(real.file_name()?.to_string_lossy().into_owned()));
+    let mut facts = Facts::new(name.unwrap_or_else(|| "models of nnU-Net".to_owned()));
+    let labels = match TotalSegmentator::open(folder, &TotalOptions::default()) {
+        Ok(total) => {
+            let model = TotalModel::new(total, None);
+            facts.title.clone_from(&model.card().title);
+            facts.modalities.clone_from(&model.card().modalities);
+            labels_of(model.card(), &options.codes)
+        }
+        Err(error) => {
+            warning!("the package does not list its labels, and has no codes of them: {}", error.line());
+            Vec::new()
+        }
+    };
+    tell(&mut facts, &options.about);
+    add_nnunet(Builder::new(Kind::Nnunet, facts, program()).labels(labels), folder)
+}
+
+/// Adds the files of models of nnU-Net.
+fn add_nnunet(mut builder: Builder, folder: &Path) -> Outcome<Builder> {
     for (path, _) in files_of(folder)? {
         let file = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let said = ["license", "licence", "copying", "readme"].iter().any(|start| file.starts_with(start));
@@ -284,17 +326,22 @@ fn of_bundle(folder: &Path, options: &PackageOptions) -> Outcome<Builder> {
     let mut facts = Facts::new(&card.title);
     facts.modalities.clone_from(&card.modalities);
     tell(&mut facts, &options.about);
-    let named = |label: &ClassLabel| Label {
-        term: term_of(&options.codes, &label.name),
-        ..Label::new(label.value, &label.name, of_class(label.value as usize))
-    };
-    let labels: Vec<Label> = card.labels.iter().map(named).collect();
-    warn_of_unused(&options.codes, &labels);
-    let mut builder = Builder::new(Kind::Bundle, facts, program()).labels(labels);
+    let mut builder = Builder::new(Kind::Bundle, facts, program()).labels(labels_of(card, &options.codes));
     for (path, _) in files_of(folder)? {
         builder = builder.file(format!("{MODEL}/{}", slashes(&path)), folder.join(&path));
     }
     Ok(builder)
+}
+
+/// The labels of a card, with colours and terms.
+fn labels_of(card: &Card, codes: &BTreeMap<String, Coding>) -> Vec<Label> {
+    let named = |label: &ClassLabel| Label {
+        term: term_of(codes, &label.name),
+        ..Label::new(label.value, &label.name, of_class(label.value as usize))
+    };
+    let labels: Vec<Label> = card.labels.iter().map(named).collect();
+    warn_of_unused(codes, &labels);
+    labels
 }
 
 /// The labels that a `dataset.json` has; of regions the place among them, from 1.

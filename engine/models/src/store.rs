@@ -16,6 +16,7 @@ use hearth_plugin_host::user_data;
 use hearth_registry::unknown;
 use serde::{Deserialize, Serialize};
 
+use crate::nnunet::TotalSegmentator;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// The variable that names the store's folder.
@@ -157,7 +158,11 @@ impl ModelStore {
             Kind::Nnunet | Kind::Bundle => {
                 let into = beside.join(MODEL);
                 package.unpack_model(&into)?;
-                let (kind, inner) = kind_of(&into)?;
+                // Models side by side stay so, even where there is one, as in the package.
+                let (kind, inner) = match TotalSegmentator::is_one(&into) {
+                    true => (ModelKind::NnunetSet, None),
+                    false => kind_of(&into)?,
+                };
                 Ok(Model { kind, inner, files: from(&into, &files_of(&into)?) })
             }
         })

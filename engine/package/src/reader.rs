@@ -211,7 +211,7 @@ fn check_entries(path: &Path, zip: &mut Zip) -> Result<(), PackageError> {
     }
     // The library keeps the last of several entries of one name.
     if entries_at_end(path, length)?.is_some_and(|count| count != zip.len()) {
-        return wrong("holds two members of one name, or something behind its end".to_owned());
+        return wrong("holds two members of one name".to_owned());
     }
     let mut total = 0_u64;
     for index in 0..zip.len() {
@@ -244,7 +244,8 @@ fn entries_at_end(path: &Path, length: u64) -> Result<Option<usize>, PackageErro
     let mut file = File::open(path).map_err(PackageError::reading(path))?;
     let read = length.checked_sub(22).map(|at| file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(&mut end)));
     if read.is_none_or(|read| read.is_err()) || end[..4] != *b"PK\x05\x06" {
-        return Ok(Some(usize::MAX));
+        let what = "is damaged: it is cut off, or something lies behind its end";
+        return Err(PackageError::package(path, what));
     }
     let count = u16::from_le_bytes([end[10], end[11]]);
     Ok((count != u16::MAX).then_some(usize::from(count)))

@@ -52,3 +52,26 @@ impl PackedEnsemble {
         Trained::merged(runs, Merging { how: list.merge, weights: list.weights, maps: Vec::new() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_cannot_be_followed_is_an_error() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let refused = |text: &str| {
+            std::fs::write(dir.path().join(LIST), text).expect("written");
+            let opened = PackedEnsemble::open(dir.path(), &Opening::new("best", "cpu"));
+            opened.err().map(|error| error.line()).unwrap_or_else(|| panic!("{text} was opened"))
+        };
+        for name in ["../run0.hearth", "..", "/etc/passwd", "a/run0.hearth", ""] {
+            let text = format!(r#"{{"members": ["{name}"], "merge": "logits"}}"#);
+            assert!(refused(&text).contains("ensemble.json"), "{name}");
+        }
+        assert!(refused(r#"{"members": ["run0.hearth"], "merge": "logits"}"#).contains("run0.hearth"));
+        assert!(refused(r#"{"members": [], "merge": "logits"}"#).contains("at least one run"));
+        assert!(refused(r#"{"members": [], "merge": "median"}"#).contains("median"));
+        assert!(refused(r#"{"members": [], "merge""#).contains("ensemble.json"));
+    }
+}

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::cases::{Case, files_key};
 use crate::job::Job;
 use crate::job::results::skipped;
+use crate::model::Card;
 use crate::writers::{OutputOptions, Writer, wanted};
 
 /// A case, and the files of its results.
@@ -77,7 +78,7 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
     };
     // A file that cannot be read is reported when its turn comes.
     let sources: Vec<PathBuf> = case.all_files().into_iter().chain(previous.clone()).collect();
-    let key = key(&sources, model, &job.outputs).unwrap_or_default();
+    let key = key(&sources, model, card, &job.outputs).unwrap_or_default();
     let is_done = |(writer, paths): &(&Writer, Vec<PathBuf>)| match writer.optional {
         true => paths.is_empty() || paths.iter().any(|path| path.is_file()),
         false => paths.iter().all(|path| is_whole(path, job.command)),
@@ -107,7 +108,7 @@ fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outc
 
 /// What a result comes from: its files, the model, and options that change what a file holds. Options that
 /// only ask for more files are no part of it.
-fn key(files: &[PathBuf], model: &Value, options: &OutputOptions) -> Outcome<Value> {
+fn key(files: &[PathBuf], model: &Value, card: &Card, options: &OutputOptions) -> Outcome<Value> {
     let mut key = files_key(files)?;
     key["model"] = model.clone();
     if let Some(kind) = options.dicom_seg.filter(|kind| *kind != write::SegmentationType::Binary) {
@@ -118,6 +119,10 @@ fn key(files: &[PathBuf], model: &Value, options: &OutputOptions) -> Outcome<Val
     }
     if !options.codes.is_empty() {
         key["codes"] = format!("{:?}", options.codes).into();
+    }
+    // A package says how its labels look and what they are in DICOM.
+    if card.labels.iter().any(|label| label.color.is_some() || label.coding.is_some()) {
+        key["labels"] = format!("{:?}", card.labels).into();
     }
     Ok(key)
 }
