@@ -7,6 +7,7 @@ use hearth_data::{Image, NiftiOptions, write_nifti};
 use hearth_package::Label;
 use hearth_recipe::Outcome;
 use hearth_recipe::recipe::{Output, Recipe};
+use hearth_registry::counted;
 use hearth_run::previous_labels;
 use serde_json::{Map, Value, json};
 
@@ -62,7 +63,10 @@ fn card(trained: &Trained) -> Card {
     };
     Card {
         family,
-        description: format!("{title}, {}", trained.checkpoint),
+        description: match &trained.ensemble {
+            Some(all) => format!("{title}, {} merged", counted(all.members().len(), "run")),
+            None => format!("{title}, {}", trained.checkpoint),
+        },
         made_by: trained.made_by(),
         kind,
         labels: class_labels(recipe, kind, &trained.labels),
