@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use hearth_data::phantom;
-
-use crate::error::{Context, Outcome};
-use crate::terminal::progress;
+use crate::demos;
+use crate::error::Outcome;
 
 /// An app with a demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -45,44 +43,11 @@ pub struct Demo {
 impl App {
     /// Its demo, where that is a run of volumes.
     pub fn demo(self) -> Option<Demo> {
-        Some(match self {
-            App::Pathology | App::Ensemble | App::Gan => return None,
-            App::Spleen => Demo {
-                recipe: "demo",
-                data: "24 CT volumes with a spleen",
-                // The recipe says how many of the cases validate.
-                make: |data, seed| crate::commands::data::phantom_spleen(data, 24, Some(128), seed),
-                network: "UNet",
-                class: "spleen",
-                least: 0.85,
-                next: "hearth train spleen --data Task09_Spleen --out runs/spleen",
-            },
-            App::Brats => Demo {
-                recipe: "demo-brats",
-                data: "24 MR volumes of four contrasts with a brain tumour",
-                make: |data, seed| {
-                    let options = phantom::BratsOptions::default().seed(seed).progress(progress());
-                    phantom::brats(data, 24, &options)
-                        .while_doing(|| format!("cannot make the volumes in {}", data.display()))
-                },
-                network: "SegResNet",
-                class: "WT",
-                least: 0.8,
-                next: "hearth train brats --data Task01_BrainTumour --out runs/brats",
-            },
-            App::Lung => Demo {
-                recipe: "demo-lung",
-                data: "24 patients with a lung tumour, as DICOM",
-                make: |data, seed| {
-                    let options = phantom::LungOptions::default().seed(seed).progress(progress());
-                    phantom::lung(data, 24, &options)
-                        .while_doing(|| format!("cannot make the volumes in {}", data.display()))
-                },
-                network: "UNet",
-                class: "GTV-1",
-                least: 0.8,
-                next: "hearth train lung --data NSCLC-Radiomics --out runs/lung",
-            },
-        })
+        match self {
+            App::Spleen => Some(demos::spleen::DEMO),
+            App::Brats => Some(demos::brats::DEMO),
+            App::Lung => Some(demos::lung::DEMO),
+            App::Pathology | App::Ensemble | App::Gan => None,
+        }
     }
 }
