@@ -187,6 +187,13 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The folder of a crate's roots: `src`, or where its manifest says.
+fn sources(folder: &str) -> PathBuf {
+    let manifest = manifest(folder);
+    let root_file = manifest.get("lib").and_then(|lib| lib.get("path")?.as_str()).unwrap_or("src/lib.rs");
+    root().join(folder).join(root_file).parent().expect("a folder").to_owned()
+}
+
 /// Code without comments and the content of strings, as far as words are concerned.
 fn code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -223,12 +230,16 @@ fn crates_without_unsafe_code_forbid_it() {
         if room.folder.starts_with("engine/data") {
             continue;
         }
-        let sources = root().join(&room.folder).join("src");
+        let sources = sources(&room.folder);
         if !sources.is_dir() {
             continue;
         }
         let mut files = Vec::new();
         rust_files(&sources, &mut files);
+        // The demos of apps are modules of their program.
+        let folders = fs::read_dir(root().join(&room.folder)).expect("a folder");
+        let demos = folders.map(|entry| entry.expect("an entry").path().join("demo.rs"));
+        files.extend(demos.filter(|file| file.is_file()));
         let needs = files.iter().any(|file| has_word(&code(&read(file)), "unsafe"));
         let roots = ["lib.rs", "main.rs"].map(|name| sources.join(name));
         for file in roots.iter().filter(|file| file.is_file()) {

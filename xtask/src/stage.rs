@@ -103,7 +103,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The documentation, as it is in the repository.
+    /// The documentation, as it is in the repository; the pages of the apps lie below it, where links lead then.
     fn documents(&self) -> Outcome {
         let doc = self.share().join("doc");
         for folder in ["", "plugins", "reference"] {
@@ -112,12 +112,22 @@ impl Stage {
             for entry in fs::read_dir(&from)? {
                 let path = entry?.path();
                 if path.extension().is_some_and(|end| end == "md") {
-                    fs::copy(&path, doc.join(folder).join(path.file_name().unwrap_or_default()))?;
+                    let text = fs::read_to_string(&path)?.replace("](../apps/", "](apps/");
+                    fs::write(doc.join(folder).join(path.file_name().unwrap_or_default()), text)?;
                 }
             }
         }
         for file in ["README.md", "CHANGELOG.md"] {
             fs::copy(root().join(file), doc.join(file))?;
+        }
+        for app in fs::read_dir(root().join("apps"))? {
+            let app = app?;
+            let page = app.path().join("README.md");
+            if page.is_file() {
+                let to = doc.join("apps").join(app.file_name());
+                fs::create_dir_all(&to)?;
+                fs::write(to.join("README.md"), fs::read_to_string(page)?.replace("](../../docs/", "](../../"))?;
+            }
         }
         Ok(())
     }

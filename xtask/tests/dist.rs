@@ -80,6 +80,7 @@ fn the_archive_is_an_installation() {
     let page = fs::read_to_string(share.join("man/man1/hearth-train.1")).unwrap();
     assert!(page.contains(".TH"), "{page}");
     assert!(share.join("doc/install.md").is_file() && share.join("completions/_hearth").is_file());
+    assert!(share.join("doc/apps/spleen/README.md").is_file());
 
     // Every crate has an entry, and nearly every one its texts.
     let index = fs::read_to_string(share.join("licences/INDEX.md")).unwrap();

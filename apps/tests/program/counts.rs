@@ -36,6 +36,8 @@ fn pages() -> Vec<PathBuf> {
         let files = entries.map(|entry| entry.expect("an entry").path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|end| end == "md")));
     }
+    let apps = std::fs::read_dir(root().join("apps")).expect("a folder");
+    pages.extend(apps.map(|entry| entry.expect("an entry").path().join("README.md")).filter(|page| page.is_file()));
     pages.sort();
     pages
 }

@@ -1,4 +1,7 @@
 //! The recipes inside the program.
+//!
+//! They are data of the apps, and lie in their folders (`apps/spleen/spleen.toml`). This crate bundles their
+//! texts, so that every user of recipes finds them by name; it uses no code of the apps.
 
 use std::path::Path;
 
@@ -18,68 +21,74 @@ pub struct Bundled {
 /// Spleen in abdominal CT (Medical Segmentation Decathlon, Task09), the fast recipe of MONAI's
 /// tutorial: everything cached, 16 patches a batch, DiceCE, SGD with a learning rate of 0.2. The
 /// tutorial reports a Dice of 0.94 after 95 epochs.
-pub const SPLEEN: Bundled = Bundled { name: "spleen", text: include_str!("../../recipes/spleen.toml") };
+pub const SPLEEN: Bundled = Bundled { name: "spleen", text: include_str!("../../../../apps/spleen/spleen.toml") };
 
 /// The plain recipe of the same tutorial: no cache, 8 patches a batch, Dice, Adam with a learning
 /// rate of 2e-4.
 pub const SPLEEN_REGULAR: Bundled =
-    Bundled { name: "spleen-regular", text: include_str!("../../recipes/spleen-regular.toml") };
+    Bundled { name: "spleen-regular", text: include_str!("../../../../apps/spleen/spleen-regular.toml") };
 
 /// Anterior and posterior hippocampus in brain MRI (Medical Segmentation Decathlon, Task04): small
 /// volumes, two classes, minutes on a CPU.
-pub const HIPPOCAMPUS: Bundled = Bundled { name: "hippocampus", text: include_str!("../../recipes/hippocampus.toml") };
+pub const HIPPOCAMPUS: Bundled =
+    Bundled { name: "hippocampus", text: include_str!("../../../../apps/hippocampus/hippocampus.toml") };
 
 /// Brain tumours in four MR contrasts (Medical Segmentation Decathlon, Task01, and BraTS), the
 /// recipe of MONAI's distributed tutorial on one device. Intensities are normalized before the crop,
 /// so that training and validation have the same statistics and the step is cached.
-pub const BRATS: Bundled = Bundled { name: "brats", text: include_str!("../../recipes/brats.toml") };
+pub const BRATS: Bundled = Bundled { name: "brats", text: include_str!("../../../../apps/brats/brats.toml") };
 
 /// The plain recipe of MONAI's notebook on the same data: no cache, Dice, Adam at 1e-4.
 pub const BRATS_REGULAR: Bundled =
-    Bundled { name: "brats-regular", text: include_str!("../../recipes/brats-regular.toml") };
+    Bundled { name: "brats-regular", text: include_str!("../../../../apps/brats/brats-regular.toml") };
 
 /// Lung tumours in CT (NSCLC-Radiomics) with SwinUNETR, as AMD trains it: DICOM with segmentations
 /// or structure sets, one channel with a sigmoid, DiceCE, AdamW, 700 epochs.
-pub const LUNG: Bundled = Bundled { name: "lung", text: include_str!("../../recipes/lung.toml") };
+pub const LUNG: Bundled = Bundled { name: "lung", text: include_str!("../../../../apps/lung/lung.toml") };
 
 /// The cross-validation of MONAI's notebook on model ensembles: five folds of 50 volumes of
 /// spheres, a UNet of one output each. The notebook reports a Dice of 0.933 for the mean of the five and
 /// 0.934 for their vote, on 10 further volumes.
-pub const ENSEMBLE: Bundled = Bundled { name: "ensemble", text: include_str!("../../recipes/ensemble.toml") };
+pub const ENSEMBLE: Bundled =
+    Bundled { name: "ensemble", text: include_str!("../../../../apps/ensemble/ensemble.toml") };
 
 /// Metastases in lymph nodes (CAMELYON16): patches of whole-slide images, with the random transforms
 /// on whole batches on the device, as in MONAI's fast training guide.
-pub const PATHOLOGY: Bundled = Bundled { name: "pathology", text: include_str!("../../recipes/pathology.toml") };
+pub const PATHOLOGY: Bundled =
+    Bundled { name: "pathology", text: include_str!("../../../../apps/pathology/pathology.toml") };
 
 /// The plain recipe of the same guide: the random transforms patch by patch on the host.
 pub const PATHOLOGY_REGULAR: Bundled =
-    Bundled { name: "pathology-regular", text: include_str!("../../recipes/pathology-regular.toml") };
+    Bundled { name: "pathology-regular", text: include_str!("../../../../apps/pathology/pathology-regular.toml") };
 
 /// What `hearth demo pathology` trains.
 pub const DEMO_PATHOLOGY: Bundled =
-    Bundled { name: "demo-pathology", text: include_str!("../../recipes/demo-pathology.toml") };
+    Bundled { name: "demo-pathology", text: include_str!("../../../../apps/pathology/demo-pathology.toml") };
 
 /// What `hearth demo` trains.
-pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../recipes/demo.toml") };
+pub const DEMO: Bundled = Bundled { name: "demo", text: include_str!("../../../../apps/spleen/demo.toml") };
 
 /// What `hearth demo brats` trains.
-pub const DEMO_BRATS: Bundled = Bundled { name: "demo-brats", text: include_str!("../../recipes/demo-brats.toml") };
+pub const DEMO_BRATS: Bundled =
+    Bundled { name: "demo-brats", text: include_str!("../../../../apps/brats/demo-brats.toml") };
 
 /// Small enough for two CPU cores: lung tumours in generated CT.
-pub const DEMO_LUNG: Bundled = Bundled { name: "demo-lung", text: include_str!("../../recipes/demo-lung.toml") };
+pub const DEMO_LUNG: Bundled =
+    Bundled { name: "demo-lung", text: include_str!("../../../../apps/lung/demo-lung.toml") };
 
 /// Small enough for two CPU cores: generated radiographs of hands.
-pub const DEMO_GAN: Bundled = Bundled { name: "demo-gan", text: include_str!("../../recipes/demo-gan.toml") };
+pub const DEMO_GAN: Bundled = Bundled { name: "demo-gan", text: include_str!("../../../../apps/gan/demo-gan.toml") };
 
 /// MONAI's tutorial of `GanTrainer`.
-pub const GAN: Bundled = Bundled { name: "gan", text: include_str!("../../recipes/gan.toml") };
+pub const GAN: Bundled = Bundled { name: "gan", text: include_str!("../../../../apps/gan/gan.toml") };
 
 /// Segmentation with a discriminator beside it.
-pub const ADVERSARIAL: Bundled = Bundled { name: "adversarial", text: include_str!("../../recipes/adversarial.toml") };
+pub const ADVERSARIAL: Bundled =
+    Bundled { name: "adversarial", text: include_str!("../../../../apps/gan/adversarial.toml") };
 
 /// What `hearth demo ensemble` trains.
 pub const DEMO_ENSEMBLE: Bundled =
-    Bundled { name: "demo-ensemble", text: include_str!("../../recipes/demo-ensemble.toml") };
+    Bundled { name: "demo-ensemble", text: include_str!("../../../../apps/ensemble/demo-ensemble.toml") };
 
 /// All of them.
 pub const ALL: &[Bundled] = &[

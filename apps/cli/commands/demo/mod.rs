@@ -1,9 +1,6 @@
 //! `hearth demo`: the whole workflow of an app, from generated data to a picture.
 
 mod apps;
-mod ensemble;
-mod gan;
-mod pathology;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,6 +8,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use crate::commands::evaluate::{self, Evaluated};
+use crate::demos::{ensemble, gan, pathology};
 use crate::error::{Context, Failure, Outcome};
 use crate::folders;
 use crate::interrupt;
@@ -23,7 +21,8 @@ use hearth_models::model::{Asked, Model, Prediction};
 use hearth_models::run::{Opening, RunModel, Trained};
 use hearth_models::writers::Pictures;
 
-use apps::{App, Demo};
+use apps::App;
+pub(crate) use apps::Demo;
 
 /// Arguments of `hearth demo`.
 #[derive(Debug, clap::Args)]
@@ -47,7 +46,7 @@ pub struct Args {
 
 impl Args {
     /// A bundled recipe with the seed and the device of the command line.
-    fn document(&self, recipe: &str) -> Outcome<Document> {
+    pub(crate) fn document(&self, recipe: &str) -> Outcome<Document> {
         let mut document = bundled::find(recipe)?.document()?;
         document.set_option("--seed", "training.seed", &self.seed.to_string())?;
         document.set_option("--device", "training.device", &self.device)?;

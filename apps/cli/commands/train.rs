@@ -183,7 +183,7 @@ pub(super) fn resume(plan: Plan, data: &Path, plugins: &[PathBuf], out: &Path, r
 }
 
 /// Runs a session and reports how it ended.
-pub(super) fn finish(session: &mut Session) -> Outcome {
+pub(crate) fn finish(session: &mut Session) -> Outcome {
     if let Some(folder) = session.folder().filter(|_| session.is_first()) {
         warnings::keep_in(folder.root());
     }

@@ -4,12 +4,14 @@
 //! it. This crate is the user interface: commands, tables, pictures.
 //!
 //! * [`cli`] and [`commands`]: one file for each command.
+//! * `demos`: the demos of the apps, which lie in the folders of the apps.
 
 #![forbid(unsafe_code)]
 
 pub mod cli;
 pub mod commands;
 mod cores;
+mod demos;
 pub mod error;
 pub mod folders;
 pub mod interrupt;
