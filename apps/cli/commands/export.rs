@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use hearth_models::export::{BundleOptions, bundle, onnx};
+use hearth_models::export::{BundleOptions, OnnxOptions, bundle, onnx};
 use hearth_models::nnunet::{ExportOptions, export};
 use hearth_models::run::Opening;
 
@@ -16,8 +16,8 @@ use crate::{note, out};
 /// Arguments of `hearth export`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The folder of a run; for nnU-Net and packages also that of the runs of a cross-validation; for a
-    /// package also that of a trained model of nnU-Net v2, or of several, or a MONAI bundle
+    /// The folder of a run; for nnU-Net and packages also that of the runs of a cross-validation; for packages
+    /// and ONNX also a trained model of nnU-Net v2 or a MONAI bundle, for packages several models side by side
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// What is written: MODEL.hearth, MODEL.onnx, or a new folder [default of ONNX: model.onnx]
@@ -35,9 +35,13 @@ pub struct Args {
     /// The same as OUT
     #[arg(short = 'o', long = "out", value_name = "PATH", conflicts_with = "to_path")]
     pub out: Option<PathBuf>,
-    /// best, latest, or the name of a folder in RUN/checkpoints
-    #[arg(long, default_value = "best")]
-    pub checkpoint: String,
+    /// best, latest, or the name of a folder in RUN/checkpoints; for ONNX also a checkpoint of nnU-Net
+    /// [default: best; of nnU-Net final]
+    #[arg(long)]
+    pub checkpoint: Option<String>,
+    /// For ONNX: the fold of a model of nnU-Net [default: its only one]
+    #[arg(long, value_name = "NAME")]
+    pub fold: Option<String>,
     /// The ending of image files that a model of nnU-Net is for
     #[arg(long, value_name = "END", default_value = ".nii.gz")]
     pub file_ending: String,
@@ -47,6 +51,13 @@ pub struct Args {
     /// Options for packages.
     #[command(flatten)]
     pub package: PackageArgs,
+}
+
+impl Args {
+    /// The checkpoint of a run.
+    fn of_run(&self) -> &str {
+        self.checkpoint.as_deref().unwrap_or("best")
+    }
 }
 
 /// A program that loads what is written.
@@ -81,6 +92,11 @@ pub fn run(args: &Args) -> Outcome {
         let what = "--with and the ways of merging make a package of several runs";
         return Err(Failure::new(format!("{what}: remove them, or add --to hearth")));
     }
+    if target != Target::Onnx && args.fold.is_some() {
+        return Err(Failure::new(
+            "--fold chooses a network of a model of nnU-Net for ONNX: remove it, or add --to onnx",
+        ));
+    }
     match target {
         Target::Hearth => to_package(args, out),
         Target::Nnunet => to_nnunet(args, out),
@@ -109,19 +125,19 @@ fn to_package(args: &Args, out: &Path) -> Outcome {
         if args.merge.given() {
             return Err(Failure::new("--mean, --vote, --staple and --weights merge runs: give several by --with"));
         }
-        return package::export(&runs, None, out, &args.checkpoint, &args.package);
+        return package::export(&runs, None, out, args.of_run(), &args.package);
     }
     // They are opened first, so that a package holds what can be merged.
-    let merged = merging::open(&runs, &Opening::new(&args.checkpoint, "cpu"), &args.merge, &[])?;
+    let merged = merging::open(&runs, &Opening::new(args.of_run(), "cpu"), &args.merge, &[])?;
     let merging = merged.ensemble.as_ref().map(|all| all.merging().clone()).unwrap_or_default();
     note!("{} runs, {}", runs.len(), args.merge.words());
-    package::export(&runs, Some(&merging), out, &args.checkpoint, &args.package)
+    package::export(&runs, Some(&merging), out, args.of_run(), &args.package)
 }
 
 fn to_nnunet(args: &Args, out: &Path) -> Outcome {
     check_free(out)?;
     let options = ExportOptions {
-        checkpoint: args.checkpoint.clone(),
+        checkpoint: args.of_run().to_owned(),
         file_ending: args.file_ending.clone(),
         channel_names: args.channels.clone(),
     };
@@ -135,7 +151,7 @@ fn to_bundle(args: &Args, out: &Path) -> Outcome {
         std::fs::read_to_string(path).while_doing(|| format!("cannot read --licence {}", path.display()))
     };
     let license = args.package.licence.as_ref().map(read).transpose()?;
-    let options = BundleOptions { checkpoint: args.checkpoint.clone(), license };
+    let options = BundleOptions { checkpoint: args.of_run().to_owned(), license };
     if let Some(fold) = fold_in(&args.run) {
         let (folder, fold) = (args.run.display(), fold.display());
         let what = "holds runs of a cross-validation, and a bundle is made of one network";
@@ -160,7 +176,8 @@ fn to_onnx(args: &Args, out: &Path) -> Outcome {
         let advice = "remove it, or give another name by -o";
         return Err(Failure::new(format!("{} exists already; {advice}", out.display())));
     }
-    let made = onnx(&open_run(&args.run)?, &args.checkpoint, out)?;
+    let options = OnnxOptions { checkpoint: args.checkpoint.clone(), fold: args.fold.clone() };
+    let made = onnx(&args.run, &options, out)?;
     listed(&made.files);
     let [_, channels, x, y, z] = made.traced;
     out!("{} operators, traced with {channels} x {x} x {y} x {z}; any batch and size that fits", made.operators);

@@ -144,3 +144,30 @@ fn what_a_model_cannot_give_is_one_sentence() {
     fail(&["export", &nnunet, &format!("{out}.hearth"), "--checkpoint", "latest"], 1, &["--checkpoint", "is for runs"]);
     assert!(!dir.path().join("out").exists(), "nothing is made before the checks");
 }
+
+/// A bundle that was exported from a run gives the run's own probabilities, by MONAI's steps.
+#[test]
+fn a_bundle_gives_the_probabilities_of_its_run() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let families = families(dir.path());
+    let image = dir.path().join("data/imagesTr");
+    let image = fs::read_dir(&image).expect("images").flatten().map(|entry| entry.path()).min().expect("an image");
+    let probabilities = |family: &str, more: &[&str]| {
+        let (from, to) = (text(&image), text(&dir.path().join(format!("prob of {family}"))));
+        let words = families[family].iter().map(String::as_str);
+        let call: Vec<&str> =
+            words.chain(["-i", &from, "-o", &to, "--device", "cpu"]).chain(more.iter().copied()).collect();
+        succeed(&call);
+        let files = fs::read_dir(&to).expect("a folder").flatten().map(|entry| entry.path());
+        let file = files.into_iter().find(|path| path.to_string_lossy().ends_with("_prob.nii.gz"));
+        read_nifti_values(file.unwrap_or_else(|| panic!("{family} wrote no probabilities"))).expect("probabilities")
+    };
+    let (header, run) = probabilities("run", &["--checkpoint", "latest", "--probabilities"]);
+    for family in ["bundle", "packed bundle"] {
+        let (other, found) = probabilities(family, &["--probabilities"]);
+        assert_eq!(header.dim, other.dim, "{family}");
+        let most = run.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0_f32, f32::max);
+        assert!(most < 1e-4, "{family}: probabilities differ by up to {most}");
+    }
+    assert!(run.iter().any(|value| *value > 0.01 && *value < 0.99), "all are decided");
+}

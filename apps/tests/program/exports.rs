@@ -201,3 +201,68 @@ fn a_run_becomes_an_onnx_model() {
     let missing = text(&dir.path().join("none"));
     fail(&["export", &missing, "--to", "onnx", "-o", "new.onnx"], 1, &["none"]);
 }
+
+/// A package and a bundle of a run hold its network; models of nnU-Net have one for each fold.
+#[test]
+fn every_family_of_one_network_becomes_an_onnx_model() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| text(&dir.path().join(name));
+    let (run, _) = run(dir.path(), &["training.epochs=1"]);
+    let run = text(&run);
+    let onnx = |model: &str, more: &[&str]| {
+        let path = at("model.onnx");
+        let said = succeed(&[&["export", model, &path], more].concat());
+        let made = fs::read(&path).expect("a model");
+        fs::remove_file(path).expect("removed");
+        (made, said.lines().last().unwrap_or_default().to_owned())
+    };
+    let (package, bundle) = (at("run.hearth"), at("bundle"));
+    succeed(&["export", &run, &package]);
+    succeed(&["export", &run, "--to", "bundle", "-o", &bundle]);
+    let (of_run, operators) = onnx(&run, &[]);
+    let (of_package, _) = onnx(&package, &[]);
+    assert!(of_run == of_package, "a package has another network");
+    let (of_bundle, said) = onnx(&bundle, &[]);
+    assert_eq!(operators, said);
+    // The weights are the same bytes in both: the longest is that of the lowest level.
+    let model = fs::read(Path::new(&run).join("checkpoints/best/model.safetensors")).expect("weights");
+    let weights = safetensors::SafeTensors::deserialize(&model).expect("safetensors");
+    for (name, tensor) in weights.tensors().iter().filter(|(_, tensor)| tensor.data().len() > 64) {
+        let within = |made: &[u8]| made.windows(tensor.data().len()).any(|part| part == tensor.data());
+        assert!(within(&of_run) && within(&of_bundle), "{name} is not in both models");
+    }
+
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/nnunet/mr_2d_transposed/model");
+    let nnunet = dir.path().join("nnunet");
+    for fold in ["fold_0", "fold_1"] {
+        fs::create_dir_all(nnunet.join(fold)).expect("a folder");
+        fs::copy(golden.join("fold_0/checkpoint_final.pth"), nnunet.join(fold).join("checkpoint_final.pth"))
+            .expect("a copy");
+    }
+    for file in ["plans.json", "dataset.json"] {
+        fs::copy(golden.join(file), nnunet.join(file)).expect("a copy");
+    }
+    let nnunet = text(&nnunet);
+    let (alone, _) = onnx(&text(&golden), &[]);
+    let (chosen, _) = onnx(&nnunet, &["--fold", "1"]);
+    let has = |word: &str| chosen.windows(word.len()).any(|part| part == word.as_bytes());
+    for word in ["InstanceNormalization", "roi_size", "fold_1/checkpoint_final.pth", "foreground_intensity"] {
+        assert!(has(word), "no {word:?}");
+    }
+    assert_eq!(alone.len(), chosen.len());
+
+    let to = at("other.onnx");
+    let refused = |words: &[&str], said: &[&str]| fail(&[&["export"], words].concat(), 1, said);
+    refused(&[&nnunet, &to], &["2 folds", "--fold (0, 1)"]);
+    refused(&[&nnunet, &to, "--fold", "7"], &["fold_7", "0, 1"]);
+    refused(&[&run, &to, "--fold", "0"], &["--fold 0", "this is a run"]);
+    refused(&[&package, &to, "--checkpoint", "latest"], &["--checkpoint latest", "remove it"]);
+    refused(&[&bundle, &to, "--checkpoint", "latest"], &["--checkpoint latest", "remove it"]);
+    refused(&[&run, &at("x.hearth"), "--fold", "0"], &["--fold", "--to onnx"]);
+    let models = text(&dir.path().join("models"));
+    let model = dir.path().join("models/Dataset001_A/nnUNetTrainer__nnUNetPlans__2d");
+    fs::create_dir_all(model.parent().expect("a parent")).expect("a folder");
+    fs::rename(&nnunet, &model).expect("moved");
+    refused(&[&models, &to], &["several models of nnU-Net", "one network"]);
+    assert!(!Path::new(&to).exists());
+}

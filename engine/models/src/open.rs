@@ -264,10 +264,7 @@ impl OpenOptions {
     /// # Errors
     /// A type that is unknown.
     pub fn nnunet(&self) -> Outcome<NnunetOptions> {
-        let checkpoint = match self.checkpoint.as_deref().unwrap_or("final") {
-            word @ ("final" | "best" | "latest") => format!("checkpoint_{word}.pth"),
-            name => name.to_owned(),
-        };
+        let checkpoint = checkpoint_name(self.checkpoint.as_deref());
         let precision = self.precision.as_deref().unwrap_or("fp32").parse::<Precision>();
         Ok(NnunetOptions {
             folds: if self.folds.is_empty() { Folds::Found } else { Folds::These(self.folds.clone()) },
@@ -283,10 +280,25 @@ impl OpenOptions {
     }
 }
 
-/// The folder of a stored model, where a path is its name and no path.
+/// The file of a checkpoint of nnU-Net that is called by a word.
+pub(crate) fn checkpoint_name(given: Option<&str>) -> String {
+    match given.unwrap_or("final") {
+        word @ ("final" | "best" | "latest") => format!("checkpoint_{word}.pth"),
+        name => name.to_owned(),
+    }
+}
+
+/// The folder of a stored model, where a path is its name and names no model itself: a folder that only
+/// has the name of one does not hide it.
 pub fn stored(path: &Path) -> Option<PathBuf> {
-    let name = path.to_str().filter(|name| !path.exists() && !name.contains(['/', '\\']))?;
+    let name = path.to_str().filter(|name| !is_model(path) && !name.contains(['/', '\\']))?;
     ModelStore::open(None).ok()?.get(name).ok().map(|model| model.path())
+}
+
+/// Whether a path is taken as a model: any file, and a folder of a family.
+fn is_model(path: &Path) -> bool {
+    let is_run = || path.join("recipe.toml").is_file();
+    path.is_file() || (path.is_dir() && (Family::of(path, false) != Family::Run || is_run()))
 }
 
 /// Opens what a path names: the folder of a run, a package, a recipe with weights, a model folder of

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hearth_bundle::{Fault, Function, Value};
 use hearth_data::transforms::Invert;
-use hearth_data::{Image, Transform};
+use hearth_data::{Effect, Image, OneOrMany, Transform};
 use hearth_nn::post::{Activations, AsDiscrete};
 
 use build::steps;
@@ -154,6 +154,20 @@ impl Chain {
         Ok(())
     }
 
+    /// Runs the steps on a case without those that decide, so that what is saved of it is the probability
+    /// of each class or region: activations stay, an argmax and thresholds are left out and with them what
+    /// changes labels behind them, and the way back to the image's grid is linear.
+    ///
+    /// # Errors
+    /// That of a step, with its id.
+    pub fn run_undecided(&self, case: &mut Case, writing: &mut Writing) -> Outcome {
+        let mut so_far = Undecided::default();
+        for step in &self.steps {
+            step.run_undecided(case, writing, &mut so_far).while_doing(|| format!("{}: {}", step.id, step.name))?;
+        }
+        Ok(())
+    }
+
     /// The steps that write images.
     pub fn saves(&self) -> Vec<&Save> {
         self.steps.iter().filter_map(|step| if let Work::Save(save) = &step.work { Some(save) } else { None }).collect()
@@ -196,7 +210,57 @@ impl Chain {
     }
 }
 
+/// What was seen of a chain whose decisions are left out.
+#[derive(Default)]
+struct Undecided {
+    activated: bool,
+    decided: bool,
+}
+
 impl Step {
+    /// As [`Chain::run_undecided`] says.
+    fn run_undecided(&self, case: &mut Case, writing: &mut Writing, so_far: &mut Undecided) -> Outcome {
+        match &self.work {
+            Work::Activations(_) => so_far.activated = true,
+            Work::Discrete(each) => {
+                // The likeliest class is that of the largest logit: its probability needs the softmax.
+                if !so_far.activated && each.iter().any(|discrete| discrete.argmax) {
+                    for (_, key) in self.present(case)? {
+                        let mut image = case.sample.take_image(&key)?;
+                        image.data = burn::tensor::activation::softmax(image.data, 0);
+                        case.sample.values.insert(key, hearth_data::Value::Image(image));
+                    }
+                }
+                so_far.decided = true;
+                return Ok(());
+            }
+            Work::Registered(transform) if so_far.decided && matches!(transform.effect(), Effect::Values) => {
+                return Ok(());
+            }
+            Work::Lambda(_) | Work::Cast(_) if so_far.decided => return Ok(()),
+            Work::Invert(invert, function) => {
+                let linear = invert.clone().nearest_interp(OneOrMany::One(false));
+                let function = function.clone().filter(|_| !so_far.decided);
+                let step = Step {
+                    id: self.id.clone(),
+                    name: self.name.clone(),
+                    keys: self.keys.clone(),
+                    may_lack: self.may_lack,
+                    work: Work::Invert(linear, function),
+                };
+                return step.run(case, writing);
+            }
+            Work::Save(save) => {
+                let save = save.of_probabilities();
+                let keys = self.present(case)?;
+                return keys.iter().try_for_each(|(_, key)| save.write(case, key, writing));
+            }
+            Work::Classes(_) => return Ok(()),
+            Work::Lambda(_) | Work::Cast(_) | Work::Registered(_) | Work::Rgb | Work::Axes(_) => {}
+        }
+        self.run(case, writing)
+    }
+
     fn run(&self, case: &mut Case, writing: &mut Writing) -> Outcome {
         match &self.work {
             Work::Registered(transform) => {

@@ -290,19 +290,8 @@ impl Ending<'_> {
         writing: &mut Writing,
         tell: &mut dyn FnMut(Told<'_>),
     ) -> Outcome {
-        let images = cases.iter().map(|case| Ok(case.sample.image("image")?.clone()));
-        let images: Outcome<Vec<Image>> = images.collect();
-        let images = images.while_doing(|| format!("{}: the preprocessing gives no `image`", pass.id))?;
-        let named = cases.first().map(|case| case.sample.case.clone()).unwrap_or_default();
-        let outputs = pass.run(images.iter().map(|image| image.data.clone()).collect()).while_doing(|| named)?;
-        for ((mut case, image), output) in cases.into_iter().zip(images).zip(outputs) {
-            let mut item = prediction(output.clone(), Some(&image));
-            if pass.inferer.name() == POINTS {
-                // Slices, coordinates, points.
-                item = item.with_spatial_dims(2);
-            }
-            case.sample.values.insert("pred".to_owned(), hearth_data::Value::Image(item));
-            self.finish(&mut case, &image.data, &output, writing, tell)?;
+        for PassedCase { mut case, input, output } in pass.cases(cases)? {
+            self.finish(&mut case, &input, &output, writing, tell)?;
         }
         Ok(())
     }
@@ -338,7 +327,36 @@ pub(crate) struct Pass<'a, N: Network> {
     pub(crate) id: &'a str,
 }
 
+/// A case behind the network: its `pred` is the output.
+pub(crate) struct PassedCase {
+    pub(crate) case: Case,
+    pub(crate) input: Tensor<4>,
+    pub(crate) output: Tensor<4>,
+}
+
 impl<N: Network> Pass<'_, N> {
+    /// A batch of cases, behind their transforms.
+    ///
+    /// # Errors
+    /// A case without an image, images that do not suit the network; a device that fails.
+    pub fn cases(&self, cases: Vec<Case>) -> Outcome<Vec<PassedCase>> {
+        let images = cases.iter().map(|case| Ok(case.sample.image("image")?.clone()));
+        let images: Outcome<Vec<Image>> = images.collect();
+        let images = images.while_doing(|| format!("{}: the preprocessing gives no `image`", self.id))?;
+        let named = cases.first().map(|case| case.sample.case.clone()).unwrap_or_default();
+        let outputs = self.run(images.iter().map(|image| image.data.clone()).collect()).while_doing(|| named)?;
+        let passed = |((mut case, image), output): ((Case, Image), Tensor<4>)| {
+            let mut item = prediction(output.clone(), Some(&image));
+            if self.inferer.name() == POINTS {
+                // Slices, coordinates, points.
+                item = item.with_spatial_dims(2);
+            }
+            case.sample.values.insert("pred".to_owned(), hearth_data::Value::Image(item));
+            PassedCase { case, input: image.data, output }
+        };
+        Ok(cases.into_iter().zip(images).zip(outputs).map(passed).collect())
+    }
+
     /// The output of each input, on the host.
     pub fn run(&self, inputs: Vec<Tensor<4>>) -> Outcome<Vec<Tensor<4>>> {
         let shape = inputs.first().map(Tensor::dims).unwrap_or_default();

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hearth_bundle::{Effect, Metadata, Resolver};
 use hearth_data::{Image, NiftiOptions, write_nifti};
+use hearth_onnx::About;
 use hearth_recipe::{Context as _, Outcome, RecipeError};
 use hearth_run::outputs::sum;
 use serde_json::{Map, Value, json};
@@ -16,6 +17,7 @@ use super::open::{OpenedBundle, open};
 use super::run::{RunOptions, all, config, leave_out_lists};
 use super::{Context, checks};
 use crate::cases::{Case, CaseFinder};
+use crate::export::Exported;
 use crate::model::{Abilities, Asked, Card, ClassLabel, Kind, Model, PredictedMap, Prediction, Prepare, Prepared};
 use crate::open::OpenOptions;
 use crate::package::Unpacked;
@@ -92,6 +94,34 @@ fn one_by_one(opened: &OpenedBundle, options: &RunOptions) -> Outcome<(Option<On
     Ok((evaluator.one_by_one(networks, &folder)?, files))
 }
 
+impl BundleModel {
+    /// The network of its inference config, to be written for other programs.
+    ///
+    /// # Errors
+    /// A config that does more than predict an image of each case.
+    pub(crate) fn exported(&self) -> Outcome<Exported> {
+        let Some(evaluator) = &self.evaluator else {
+            let what = "does more than predict an image of each case, so that no one network is what it predicts with";
+            return Err(RecipeError::new(format!("the config of {} {what}", self.card.title)));
+        };
+        let mut evaluator = evaluator.lock().unwrap_or_else(PoisonError::into_inner);
+        let network = evaluator.network()?;
+        let numbered = self.card.labels.iter().map(|label| (label.value.to_string(), json!(label.name)));
+        let labels: Map<String, Value> = numbered.collect();
+        let config = self.opened.bundle.configs().iter().map(|config| config.path.as_path());
+        let texts = config.map(|path| std::fs::read_to_string(path).while_doing(|| path.display().to_string()));
+        let texts = texts.collect::<Outcome<Vec<String>>>()?.join("\n");
+        let mut about = About::new(&self.card.title)
+            .with("labels", Value::Object(labels).to_string())
+            .with("activation", if self.card.kind == Kind::Labels { "softmax" } else { "none" })
+            .with("config", texts);
+        if let Some(file) = self.files.first() {
+            about = about.with("weights_blake3", sum(file)?);
+        }
+        Ok(Exported { network, about })
+    }
+}
+
 fn card(metadata: Option<&Metadata>, opened: &OpenedBundle, evaluator: Option<&OneByOne>) -> Card {
     let root = opened.bundle.root();
     let folder = || root.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -129,7 +159,7 @@ fn card(metadata: Option<&Metadata>, opened: &OpenedBundle, evaluator: Option<&O
         modalities: dicom.collect(),
         checksum: None,
         ending: if kind == Kind::Image { "_pred.nii.gz".to_owned() } else { "_seg.nii.gz".to_owned() },
-        probability_endings: Vec::new(),
+        probability_endings: if kind.is_map() { vec!["_prob.nii.gz"] } else { Vec::new() },
         names_a_winner: false,
         maps: Vec::new(),
         title,
@@ -142,7 +172,7 @@ impl Model for BundleModel {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities::default()
+        Abilities { probabilities: self.card.kind.is_map(), ..Abilities::default() }
     }
 
     fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
@@ -159,13 +189,13 @@ impl Model for BundleModel {
         Arc::new(BundlePreparer)
     }
 
-    fn predict(&self, prepared: Prepared, _asked: Asked) -> Outcome<Prediction> {
+    fn predict(&self, prepared: Prepared, asked: Asked) -> Outcome<Prediction> {
         let case = prepared.take::<Files>()?;
         let Some(evaluator) = &self.evaluator else {
             return Err(RecipeError::new("this bundle is run as its config says: `hearth bundle run`"));
         };
         let mut evaluator = evaluator.lock().unwrap_or_else(PoisonError::into_inner);
-        let image = evaluator.predict(&case.files, case.series.as_deref())?;
+        let (image, probabilities) = evaluator.predict(&case.files, case.series.as_deref(), asked.probabilities)?;
         let (kind, made_by) = (self.card.kind, self.card.made_by.clone());
         let wanted = if kind == Kind::Labels { 1 } else { self.card.labels.len() };
         if kind.is_map() && wanted > 0 && image.channels() != wanted {
@@ -175,7 +205,7 @@ impl Model for BundleModel {
                 self.card.title
             )));
         }
-        Ok(Prediction::Map(Box::new(BundleMap { image, kind, made_by })))
+        Ok(Prediction::Map(Box::new(BundleMap { image, kind, made_by, probabilities })))
     }
 
     fn key(&self) -> Outcome<Value> {
@@ -222,6 +252,7 @@ struct BundleMap {
     image: Image,
     kind: Kind,
     made_by: String,
+    probabilities: Option<Image>,
 }
 
 impl PredictedMap for BundleMap {
@@ -235,5 +266,16 @@ impl PredictedMap for BundleMap {
             false => NiftiOptions::default().description(&self.made_by),
         };
         Ok(write_nifti(path, &self.image, options)?)
+    }
+
+    fn probabilities(&self) -> Outcome<Option<Image>> {
+        Ok(self.probabilities.clone())
+    }
+
+    fn write_probabilities(&self, paths: &[PathBuf]) -> Outcome {
+        for (path, maps) in paths.iter().zip(&self.probabilities) {
+            write_nifti(path, maps, NiftiOptions::default().description(&self.made_by))?;
+        }
+        Ok(())
     }
 }

@@ -8,11 +8,12 @@ use hearth_bundle::{Component, Value};
 use hearth_data::Image;
 use hearth_data::transforms::LoadImage;
 use hearth_nn::inferers::Inferer;
-use hearth_recipe::{Outcome, RecipeError};
+use hearth_nn::networks::AnyNetwork;
+use hearth_recipe::{Context, Outcome, RecipeError};
 
 use super::case::Case;
 use super::chain::Chain;
-use super::evaluator::{Ending, Pass};
+use super::evaluator::{Pass, PassedCase};
 use super::networks::Networks;
 use super::writing::Writing;
 
@@ -41,11 +42,26 @@ impl OneByOne {
         self.after.decides()
     }
 
-    /// The image that the config saves of a case. `series` is the UID of a DICOM series.
+    /// Its network.
     ///
     /// # Errors
-    /// Images that cannot be read or do not fit the network; an output that its device did not compute.
-    pub fn predict(&mut self, files: &[PathBuf], series: Option<&str>) -> Outcome<Image> {
+    /// A network that cannot be built.
+    pub fn network(&mut self) -> Outcome<AnyNetwork> {
+        Ok(self.networks.get(&self.network, &self.device)?.clone())
+    }
+
+    /// The image that the config saves of a case, and the probabilities behind it if they are asked for.
+    /// `series` is the UID of a DICOM series.
+    ///
+    /// # Errors
+    /// Images that cannot be read or do not fit the network; an output that its device did not compute; a
+    /// config whose values before the decision are no probabilities.
+    pub fn predict(
+        &mut self,
+        files: &[PathBuf],
+        series: Option<&str>,
+        probabilities: bool,
+    ) -> Outcome<(Image, Option<Image>)> {
         let texts: Vec<Value> = files.iter().map(|file| Value::text(file.display().to_string())).collect();
         let value = match &texts[..] {
             [one] => one.clone(),
@@ -61,10 +77,45 @@ impl OneByOne {
         self.before.run(&mut case, &mut writing)?;
         let network = self.networks.get(&self.network, &self.device)?;
         let pass = Pass { network, inferer: &*self.inferer, device: &self.device, id: &self.id };
-        let ending = Ending { after: &self.after, tables: &[], measures: Vec::new(), total: 1 };
-        { ending }.cases(vec![case], &pass, &mut writing, &mut |_| {})?;
-        let mut saved = writing.captured.unwrap_or_default();
-        match saved.pop() {
+        let mut passed = pass.cases(vec![case])?;
+        let Some(PassedCase { case, .. }) = passed.pop() else {
+            return Err(RecipeError::new(format!("{}: the network gave nothing", self.id)));
+        };
+        let named = case.sample.case.clone();
+        let found = match probabilities {
+            true => Some(self.probabilities(case.clone()).while_doing(|| named.clone())?),
+            false => None,
+        };
+        let saved = self.saved(case, |case, writing| self.after.run(case, writing)).while_doing(|| named)?;
+        if let Some(found) = &found
+            && found.spatial_shape() != saved.spatial_shape()
+        {
+            let (found, saved) = (found.spatial_shape(), saved.spatial_shape());
+            let what = format!("they lie on a grid of {found:?} voxels, and the result on one of {saved:?}");
+            return Err(RecipeError::new(format!("{}: no probabilities of this case: {what}", self.id)));
+        }
+        Ok((saved, found))
+    }
+
+    /// What is saved of a case where nothing is decided.
+    fn probabilities(&self, case: Case) -> Outcome<Image> {
+        let found = self.saved(case, |case, writing| self.after.run_undecided(case, writing))?;
+        let outside = found.to_vec().into_iter().find(|value| !(-1e-3..=1.001).contains(value));
+        match outside {
+            None => Ok(found),
+            Some(value) => Err(RecipeError::new(format!(
+                "{}: no probabilities: a value before the decision is {value}, so that its config has no activation \
+                 that gives them; remove --probabilities",
+                self.id
+            ))),
+        }
+    }
+
+    /// The one image that a chain saves of a case, in host memory.
+    fn saved(&self, mut case: Case, run: impl Fn(&mut Case, &mut Writing) -> Outcome) -> Outcome<Image> {
+        let mut writing = Writing::capturing(self.folder.clone());
+        run(&mut case, &mut writing)?;
+        match writing.captured.unwrap_or_default().pop() {
             Some(image) => image.to_host().map_err(|error| RecipeError::of_device(&error)),
             None => Err(RecipeError::new(format!("{}: the config saved no image of this case", self.id))),
         }

@@ -15,6 +15,7 @@ use crate::bundle::writing::Writing;
 use hearth_recipe::{Context, Outcome, RecipeError};
 
 /// `SaveImage`
+#[derive(Clone)]
 pub(crate) struct Save {
     folder: String,
     postfix: String,
@@ -206,6 +207,17 @@ impl Save {
     /// On the grid of the file, where the config says so.
     fn on_file(&self, image: Image) -> Outcome<Image> {
         if self.resample { self.back(image) } else { Ok(image) }
+    }
+
+    /// The same for probabilities: as they are, and between voxels by linear interpolation.
+    pub fn of_probabilities(&self) -> Self {
+        Save {
+            ending: ".nii.gz".to_owned(),
+            dtype: Some("float32".to_owned()),
+            scale: None,
+            mode: Some("bilinear".to_owned()),
+            ..self.clone()
+        }
     }
 
     /// Whether it writes images, and neither arrays nor numbers.

@@ -14,7 +14,8 @@ mod rule;
 mod transforms;
 
 pub use bundle::{BundleConfigs, BundleOptions, BundleWeights, bundle, bundle_of};
-pub use onnx::{OnnxExport, onnx};
+pub(crate) use onnx::Exported;
+pub use onnx::{OnnxExport, OnnxOptions, onnx};
 
 use hearth_data::Transform;
 use hearth_registry::Node;

@@ -1,4 +1,4 @@
-//! A run's network as an ONNX model.
+//! The network of a model as an ONNX model.
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,18 @@ use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_nn::trace::{Graph, TraceError, trace};
 use hearth_nn::weights;
 use hearth_onnx::{About, lower};
+use hearth_package::{Package, RECIPE, WEIGHTS};
 use hearth_registry::Document;
-use hearth_train::RunFolder;
 use serde_json::{Value, json};
 
+use crate::bundle::BundleModel;
 use crate::export::parameter;
+use crate::open::{Family, OpenOptions, stored};
+use crate::package::unpacked;
 use hearth_recipe::recipe::{Output, Recipe};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_run::checkpoint_file;
-use hearth_run::folders::replace;
+use hearth_run::folders::{open_run, replace};
 
 /// Sizes of an axis that are tried, smallest first: a network is traced at the first that it takes,
 /// where its lowest level has more than one voxel.
@@ -33,25 +36,115 @@ pub struct OnnxExport {
     pub traced: [usize; 5],
 }
 
-/// Writes the network of a run's checkpoint (`best`, `latest`, or a folder's name) as an ONNX model, for
-/// any batch and any size that the network takes. The model's metadata has labels, spacing, window,
-/// activation and the recipe.
+/// Which network of a model is written.
+#[derive(Clone, Debug, Default)]
+pub struct OnnxOptions {
+    /// A run's checkpoint (`best`, which is the default, `latest`, or a folder's name), or nnU-Net's (`final`,
+    /// which is the default, `best`, or a file's name).
+    pub checkpoint: Option<String>,
+    /// The fold of a model of nnU-Net; without it, its only one.
+    pub fold: Option<String>,
+}
+
+/// A network in f32 on the CPU, and what its file says of it.
+pub(crate) struct Exported {
+    pub network: AnyNetwork,
+    pub about: About,
+}
+
+/// Writes the network of a model as an ONNX model, for any batch and any size that it takes: of a run, a
+/// model of nnU-Net, a MONAI bundle, a package of one of these, or the name of a stored model. The model's
+/// metadata has the labels, the activation, and what the images are before the network: the recipe of a
+/// run, the plans of nnU-Net, the config of a bundle.
 ///
 /// # Errors
-/// Where the run cannot be opened, its network has a layer without an operator, or a file cannot be
-/// written.
-pub fn onnx(folder: &RunFolder, checkpoint: &str, path: &Path) -> Outcome<OnnxExport> {
-    let doing = || format!("cannot export {} as an ONNX model", folder.root().display());
-    let recipe = Recipe::read(&Document::open(&folder.recipe())?)?;
-    let (checkpoint, bytes) = checkpoint_file(folder, checkpoint)?;
-    // In f32 on the CPU, whatever the run computed in.
-    let net = awaiting_weights(|| recipe.network.init(&Device::default(), 0));
-    let net = net.map_err(RecipeError::from_error).while_doing(doing)?;
-    let net = weights::from_bytes(net, &bytes).while_doing(doing)?.0;
-    let graph = traced(&net).while_doing(doing)?;
-    let hash = blake3::hash(&bytes).to_hex();
-    let about = about(folder, &recipe, &checkpoint)?.with("weights_blake3", hash.as_str());
-    let model = lower(&graph, &about).map_err(RecipeError::from_error)?;
+/// Where the model cannot be opened or has several networks, its network has a layer without an operator,
+/// or a file cannot be written.
+pub fn onnx(model: &Path, options: &OnnxOptions, path: &Path) -> Outcome<OnnxExport> {
+    let doing = || format!("cannot export {} as an ONNX model", model.display());
+    let Exported { network, about } = exported(model, options).while_doing(doing)?;
+    write(&network, &about, path).while_doing(doing)
+}
+
+/// The network of whatever a path names.
+fn exported(model: &Path, options: &OnnxOptions) -> Outcome<Exported> {
+    if let Some(path) = stored(model) {
+        return exported(&path, options);
+    }
+    if Package::is_one(model) {
+        let package = Package::open(model)?;
+        return match unpacked(&package)? {
+            None => of_package(&package, options),
+            Some(unpacked) => of_family(unpacked.path(), options),
+        };
+    }
+    of_family(model, options)
+}
+
+fn of_family(path: &Path, options: &OnnxOptions) -> Outcome<Exported> {
+    let family = Family::of(path, false);
+    if let Some(fold) = options.fold.as_ref().filter(|_| family != Family::Nnunet) {
+        let family = family.words();
+        return Err(RecipeError::new(format!("--fold {fold} is for a model of nnU-Net; this is {family}: remove it")));
+    }
+    match family {
+        Family::Run => {
+            let folder = open_run(path)?;
+            let (checkpoint, bytes) = checkpoint_file(&folder, options.checkpoint.as_deref().unwrap_or("best"))?;
+            let path = folder.recipe();
+            let text = std::fs::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
+            of_recipe(path.display().to_string(), text, &checkpoint, &bytes)
+        }
+        Family::Nnunet => crate::nnunet::exported(path, options),
+        Family::Bundle => {
+            no_checkpoint(options)?;
+            BundleModel::open(path, &OpenOptions::on("cpu"), None)?.exported()
+        }
+        Family::Recipe | Family::Total | Family::Ensemble => {
+            let what = "and an ONNX model holds one network: give one of its models";
+            Err(RecipeError::new(format!("this is {}, {what}", family.words())))
+        }
+    }
+}
+
+/// Refuses the name of a checkpoint for models that have no choice of them.
+fn no_checkpoint(options: &OnnxOptions) -> Outcome {
+    match &options.checkpoint {
+        None => Ok(()),
+        Some(name) => {
+            let what = "names one of a run or of a model of nnU-Net; this model has no others: remove it";
+            Err(RecipeError::new(format!("--checkpoint {name} {what}")))
+        }
+    }
+}
+
+/// The network of a package of a run.
+fn of_package(package: &Package, options: &OnnxOptions) -> Outcome<Exported> {
+    no_checkpoint(options)?;
+    if let Some(fold) = &options.fold {
+        let what = "is for a model of nnU-Net; this is a package of a run: remove it";
+        return Err(RecipeError::new(format!("--fold {fold} {what}")));
+    }
+    let path = package.path().display().to_string();
+    let text = String::from_utf8(package.read(RECIPE)?)
+        .map_err(|_| RecipeError::new(format!("{path} has a {RECIPE} that is not UTF-8")))?;
+    let checkpoint = package.facts().checkpoint.clone().unwrap_or_else(|| WEIGHTS.to_owned());
+    of_recipe(format!("{RECIPE} of {path}"), text, &checkpoint, &package.read(WEIGHTS)?)
+}
+
+/// The network of a recipe with these weights. In f32 on the CPU, whatever the run computed in.
+fn of_recipe(name: String, text: String, checkpoint: &str, bytes: &[u8]) -> Outcome<Exported> {
+    let recipe = Recipe::read(&Document::parse(name, text.as_str())?)?;
+    let network = awaiting_weights(|| recipe.network.init(&Device::default(), 0)).map_err(RecipeError::from_error)?;
+    let network = weights::from_bytes(network, bytes).map_err(RecipeError::from_error)?.0;
+    let hash = blake3::hash(bytes).to_hex();
+    let about = about(&recipe, text, checkpoint)?.with("weights_blake3", hash.as_str());
+    Ok(Exported { network, about })
+}
+
+fn write(network: &AnyNetwork, about: &About, path: &Path) -> Outcome<OnnxExport> {
+    let graph = traced(network)?;
+    let model = lower(&graph, about).map_err(RecipeError::from_error)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let data_name = format!("{name}.data");
     let encoded = model.encode_as(&data_name, hearth_onnx::MOST_WITHIN);
@@ -91,9 +184,7 @@ fn traced(net: &AnyNetwork) -> Outcome<Graph> {
     }
 }
 
-fn about(folder: &RunFolder, recipe: &Recipe, checkpoint: &str) -> Outcome<About> {
-    let path = folder.recipe();
-    let text = std::fs::read_to_string(&path).while_doing(|| format!("cannot read {}", path.display()))?;
+fn about(recipe: &Recipe, text: String, checkpoint: &str) -> Outcome<About> {
     let activation = match recipe.output() {
         Output::Labels => "softmax",
         Output::Regions => "sigmoid",

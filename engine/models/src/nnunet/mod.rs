@@ -18,6 +18,7 @@ mod ensemble;
 mod export;
 mod model;
 mod network;
+mod onnx;
 mod predict;
 mod properties;
 mod spread;
@@ -33,6 +34,7 @@ pub use hearth_recipe::nnunet::{
 };
 pub(crate) use model::FAMILY;
 pub use model::NnunetModel;
+pub(crate) use onnx::exported;
 pub use predict::{NnunetOptions, NnunetPredictor, Predicted, Preparation};
 pub(crate) use total::models_below;
 pub use total::{TotalCard, TotalLabels, TotalModel, TotalOptions, TotalPrepared, TotalSegmentator};

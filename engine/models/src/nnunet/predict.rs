@@ -492,7 +492,7 @@ impl NnunetPredictor {
 }
 
 /// The network of a checkpoint, to predict with.
-fn load(
+pub(crate) fn load(
     checkpoint: &Checkpoint,
     configuration: &Configuration,
     dataset: &DatasetJson,
@@ -506,7 +506,7 @@ fn load(
 }
 
 /// The configuration by the folder's name: `TRAINER__PLANS__CONFIGURATION`.
-fn configuration_of(path: &Path) -> Option<String> {
+pub(crate) fn configuration_of(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy();
     let parts: Vec<&str> = name.split("__").collect();
     (parts.len() == 3).then(|| parts[2].to_owned())
