@@ -16,8 +16,6 @@ impl DropoutOps for CubeBackend {
         let out = empty_like(&x);
         let (client, of) = (x.client.clone(), element(&x));
         let (count, dim) = each(&client, out.meta.num_elements());
-        let [key_low, key_high] = words(drops.key.number());
-        let [low, high] = words(drops.threshold());
         let [kept, dropped] = drops.offsets;
         dropout_kernel::launch(
             &client,
@@ -25,23 +23,41 @@ impl DropoutOps for CubeBackend {
             dim,
             x.into_tensor_arg(),
             out.clone().into_tensor_arg(),
-            drops.run as u32,
-            key_low,
-            key_high,
-            low,
-            high,
-            drops.scale,
-            kept,
-            dropped,
+            ScalarsLaunch {
+                run: drops.run as u32,
+                key: words(drops.key.number()),
+                threshold: words(drops.threshold()),
+                scale: drops.scale,
+                kept,
+                dropped,
+            },
             of,
         );
         out
     }
 }
 
-/// The lower and the upper word.
-fn words(number: u64) -> [u32; 2] {
-    [number as u32, (number >> 32) as u32]
+/// A number of 64 bits.
+#[derive(CubeLaunch, CubeType)]
+struct Words {
+    low: u32,
+    high: u32,
+}
+
+fn words(number: u64) -> WordsLaunch {
+    WordsLaunch { low: number as u32, high: (number >> 32) as u32 }
+}
+
+#[derive(CubeLaunch, CubeType)]
+struct Scalars {
+    /// Neighbouring values that share a draw.
+    run: u32,
+    key: Words,
+    threshold: Words,
+    scale: f32,
+    /// What is added to a kept and to a dropped value.
+    kept: f32,
+    dropped: f32,
 }
 
 /// The lower 64 bits of a product, the lower word first.
@@ -73,26 +89,13 @@ fn draw(index: u32, key_low: u32, key_high: u32) -> (u32, u32) {
 }
 
 #[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
-fn dropout_kernel<F: Float>(
-    x: &Tensor<F>,
-    out: &mut Tensor<F>,
-    run: u32,
-    key_low: u32,
-    key_high: u32,
-    threshold_low: u32,
-    threshold_high: u32,
-    scale: f32,
-    kept: f32,
-    dropped: f32,
-    #[define(F)] _of: ElemType,
-) {
+fn dropout_kernel<F: Float>(x: &Tensor<F>, out: &mut Tensor<F>, by: &Scalars, #[define(F)] _of: ElemType) {
     let at = ABSOLUTE_POS;
     if at >= out.len() {
         terminate!();
     }
-    let (low, high) = draw((at / run as usize) as u32, key_low, key_high);
-    let drops = high < threshold_high || (high == threshold_high && low < threshold_low);
-    let value = f32::cast_from(x[at]) * select(drops, 0.0f32, scale);
-    out[at] = F::cast_from(value + select(drops, dropped, kept));
+    let (low, high) = draw((at / by.run as usize) as u32, by.key.low, by.key.high);
+    let drops = high < by.threshold.high || (high == by.threshold.high && low < by.threshold.low);
+    let value = f32::cast_from(x[at]) * select(drops, 0.0f32, by.scale);
+    out[at] = F::cast_from(value + select(drops, by.dropped, by.kept));
 }

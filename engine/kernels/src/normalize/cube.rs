@@ -18,21 +18,49 @@ use crate::gpu::{UNITS, each, element, empty, empty_like, group_sum, groups, ord
 const PIECE: usize = 8192;
 
 /// Which planes share a mean: row `r` has `count` of them, `r * first + i * step`.
+#[derive(CubeLaunch, CubeType)]
 struct Rows {
     first: u32,
     step: u32,
     count: u32,
 }
 
-impl Rows {
-    fn of(shape: &Shape) -> Self {
-        match shape.over {
-            Over::Batch => Rows { first: 1, step: shape.channels as u32, count: shape.batch as u32 },
-            Over::Groups(groups) => {
-                let count = (shape.channels / groups) as u32;
-                Rows { first: count, step: 1, count }
-            }
+fn rows(shape: &Shape) -> RowsLaunch {
+    match shape.over {
+        Over::Batch => RowsLaunch { first: 1, step: shape.channels as u32, count: shape.batch as u32 },
+        Over::Groups(groups) => {
+            let count = (shape.channels / groups) as u32;
+            RowsLaunch { first: count, step: 1, count }
         }
+    }
+}
+
+/// What moves and scales values: the parameters of channels, and the statistics of rows.
+#[derive(CubeLaunch, CubeType)]
+struct Norm {
+    weight: OwnedTensor<f32>,
+    bias: OwnedTensor<f32>,
+    slope: OwnedTensor<f32>,
+    mean: OwnedTensor<f32>,
+    variance: OwnedTensor<f32>,
+}
+
+/// What the kernels with a [`Norm`] go by.
+#[derive(CubeLaunch, CubeType)]
+struct Scalars {
+    volume: u32,
+    channels: u32,
+    /// That of [`Rows`].
+    first: u32,
+    eps: f32,
+}
+
+fn scalars(shape: &Shape) -> ScalarsLaunch {
+    ScalarsLaunch {
+        volume: shape.volume as u32,
+        channels: shape.channels as u32,
+        first: rows(shape).first,
+        eps: shape.eps as f32,
     }
 }
 
@@ -53,16 +81,15 @@ impl NormalizeOps for CubeBackend {
             count,
             dim,
             x.clone().into_tensor_arg(),
-            weight.into_tensor_arg(),
-            bias.into_tensor_arg(),
-            slope.into_tensor_arg(),
-            mean.clone().into_tensor_arg(),
-            variance.clone().into_tensor_arg(),
+            NormLaunch {
+                weight: weight.into_tensor_arg(),
+                bias: bias.into_tensor_arg(),
+                slope: slope.into_tensor_arg(),
+                mean: mean.clone().into_tensor_arg(),
+                variance: variance.clone().into_tensor_arg(),
+            },
             y.clone().into_tensor_arg(),
-            shape.volume as u32,
-            shape.channels as u32,
-            Rows::of(&shape).first,
-            shape.eps as f32,
+            scalars(&shape),
             matches!(shape.over, Over::Batch),
             element(&x),
         );
@@ -80,9 +107,8 @@ impl NormalizeOps for CubeBackend {
         shape: Shape,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let [x, dy, weight, bias, slope, mean, variance] = ordered([x, dy, weight, bias, slope, mean, variance]);
-        let (client, rows, batch) = (x.client.clone(), Rows::of(&shape), matches!(shape.over, Over::Batch));
+        let (client, batch) = (x.client.clone(), matches!(shape.over, Over::Batch));
         let pieces = shape.volume.div_ceil(PIECE);
-        let [volume, channels] = [shape.volume as u32, shape.channels as u32];
         let sums = empty(&x, [shape.planes() * pieces, 3], DType::F32);
         let (count, dim) = groups(&client, shape.planes() * pieces);
         gradient_sums_kernel::launch(
@@ -91,16 +117,15 @@ impl NormalizeOps for CubeBackend {
             dim,
             x.clone().into_tensor_arg(),
             dy.clone().into_tensor_arg(),
-            weight.clone().into_tensor_arg(),
-            bias.clone().into_tensor_arg(),
-            slope.clone().into_tensor_arg(),
-            mean.clone().into_tensor_arg(),
-            variance.clone().into_tensor_arg(),
+            NormLaunch {
+                weight: weight.clone().into_tensor_arg(),
+                bias: bias.clone().into_tensor_arg(),
+                slope: slope.clone().into_tensor_arg(),
+                mean: mean.clone().into_tensor_arg(),
+                variance: variance.clone().into_tensor_arg(),
+            },
             sums.clone().into_tensor_arg(),
-            volume,
-            channels,
-            rows.first,
-            shape.eps as f32,
+            scalars(&shape),
             batch,
             element(&x),
         );
@@ -114,14 +139,14 @@ impl NormalizeOps for CubeBackend {
             sums.into_tensor_arg(),
             weight.clone().into_tensor_arg(),
             means.clone().into_tensor_arg(),
-            plain.clone().into_tensor_arg(),
-            weighted.clone().into_tensor_arg(),
-            tail.clone().into_tensor_arg(),
-            volume,
-            channels,
-            rows.first,
-            rows.step,
-            rows.count,
+            OfChannelsLaunch {
+                plain: plain.clone().into_tensor_arg(),
+                weighted: weighted.clone().into_tensor_arg(),
+                tail: tail.clone().into_tensor_arg(),
+            },
+            shape.volume as u32,
+            shape.channels as u32,
+            rows(&shape),
         );
         let dx = empty_like(&x);
         let (count, dim) = each(&client, shape.len());
@@ -131,17 +156,16 @@ impl NormalizeOps for CubeBackend {
             dim,
             x.clone().into_tensor_arg(),
             dy.into_tensor_arg(),
-            weight.into_tensor_arg(),
-            bias.into_tensor_arg(),
-            slope.clone().into_tensor_arg(),
-            mean.into_tensor_arg(),
-            variance.into_tensor_arg(),
+            NormLaunch {
+                weight: weight.into_tensor_arg(),
+                bias: bias.into_tensor_arg(),
+                slope: slope.clone().into_tensor_arg(),
+                mean: mean.into_tensor_arg(),
+                variance: variance.into_tensor_arg(),
+            },
             means.into_tensor_arg(),
             dx.clone().into_tensor_arg(),
-            volume,
-            channels,
-            rows.first,
-            shape.eps as f32,
+            scalars(&shape),
             batch,
             element(&x),
         );
@@ -220,7 +244,7 @@ fn follow_kernel(
 
 /// Mean and biased variance of every row.
 fn statistics(x: &CubeTensor, shape: &Shape) -> (CubeTensor, CubeTensor) {
-    let (rows, pieces, volume) = (Rows::of(shape), shape.volume.div_ceil(PIECE), shape.volume as u32);
+    let (pieces, volume) = (shape.volume.div_ceil(PIECE), shape.volume as u32);
     let moments = empty(x, [shape.planes() * pieces, 2], DType::F32);
     let (count, dim) = groups(&x.client, shape.planes() * pieces);
     let (input, output) = (x.clone().into_tensor_arg(), moments.clone().into_tensor_arg());
@@ -235,9 +259,7 @@ fn statistics(x: &CubeTensor, shape: &Shape) -> (CubeTensor, CubeTensor) {
         mean.clone().into_tensor_arg(),
         variance.clone().into_tensor_arg(),
         volume,
-        rows.first,
-        rows.step,
-        rows.count,
+        rows(shape),
     );
     (mean, variance)
 }
@@ -292,19 +314,17 @@ fn statistics_kernel(
     mean: &mut Tensor<f32>,
     variance: &mut Tensor<f32>,
     volume: u32,
-    first: u32,
-    step: u32,
-    planes: u32,
+    by: &Rows,
 ) {
     let row = CUBE_POS;
     if row >= mean.len() {
         terminate!();
     }
     let mut places = Shared::new_slice(UNITS);
-    let (volume, first, step) = (volume as usize, row * first as usize, step as usize);
+    let (volume, first, step) = (volume as usize, row * by.first as usize, by.step as usize);
     let pieces = volume.div_ceil(PIECE);
-    let tasks = planes as usize * pieces;
-    let count = f32::cast_from(planes) * f32::cast_from(volume);
+    let tasks = by.count as usize * pieces;
+    let count = f32::cast_from(by.count) * f32::cast_from(volume);
     let pivot = moments[2 * first * pieces];
     let mut sum = 0.0f32;
     let mut i = UNIT_POS as usize;
@@ -341,27 +361,16 @@ struct Plane {
 
 #[cube]
 impl Plane {
-    #[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
-    fn of(
-        plane: usize,
-        channels: usize,
-        first: usize,
-        weight: &Tensor<f32>,
-        bias: &Tensor<f32>,
-        slope: &Tensor<f32>,
-        mean: &Tensor<f32>,
-        variance: &Tensor<f32>,
-        eps: f32,
-        #[comptime] batch: bool,
-    ) -> Plane {
+    fn of(plane: usize, norm: &Norm, by: &Scalars, #[comptime] batch: bool) -> Plane {
+        let (channels, first) = (by.channels as usize, by.first as usize);
         let channel = plane % channels;
         let row = if comptime!(batch) { channel } else { plane / first };
         Plane {
-            mean: mean[row],
-            inverse: 1.0f32 / (variance[row] + eps).sqrt(),
-            weight: weight[channel],
-            bias: bias[channel],
-            slope: slope[channel % slope.len()],
+            mean: norm.mean[row],
+            inverse: 1.0f32 / (norm.variance[row] + by.eps).sqrt(),
+            weight: norm.weight[channel],
+            bias: norm.bias[channel],
+            slope: norm.slope[channel % norm.slope.len()],
         }
     }
 
@@ -380,19 +389,11 @@ impl Plane {
 }
 
 #[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn apply_kernel<F: Float>(
     x: &Tensor<F>,
-    weight: &Tensor<f32>,
-    bias: &Tensor<f32>,
-    slope: &Tensor<f32>,
-    mean: &Tensor<f32>,
-    variance: &Tensor<f32>,
+    norm: &Norm,
     y: &mut Tensor<F>,
-    volume: u32,
-    channels: u32,
-    first: u32,
-    eps: f32,
+    by: &Scalars,
     #[comptime] batch: bool,
     #[define(F)] _of: ElemType,
 ) {
@@ -400,10 +401,9 @@ fn apply_kernel<F: Float>(
     if at >= y.len() {
         terminate!();
     }
-    let plane = at / volume as usize;
-    let by = Plane::of(plane, channels as usize, first as usize, weight, bias, slope, mean, variance, eps, batch);
-    let z = by.moved(by.normalized(f32::cast_from(x[at])));
-    y[at] = F::cast_from(z * by.factor(z));
+    let plane = Plane::of(at / by.volume as usize, norm, by, batch);
+    let z = plane.moved(plane.normalized(f32::cast_from(x[at])));
+    y[at] = F::cast_from(z * plane.factor(z));
 }
 
 #[cube(launch)]
@@ -427,20 +427,12 @@ fn scale_kernel<F: Float>(
 
 /// The sums of `dz`, `dz * normalized` and `dy * z` where `z` is not positive, of a piece.
 #[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn gradient_sums_kernel<F: Float>(
     x: &Tensor<F>,
     dy: &Tensor<F>,
-    weight: &Tensor<f32>,
-    bias: &Tensor<f32>,
-    slope: &Tensor<f32>,
-    mean: &Tensor<f32>,
-    variance: &Tensor<f32>,
+    norm: &Norm,
     sums: &mut Tensor<f32>,
-    volume: u32,
-    channels: u32,
-    first: u32,
-    eps: f32,
+    by: &Scalars,
     #[comptime] batch: bool,
     #[define(F)] _of: ElemType,
 ) {
@@ -449,21 +441,21 @@ fn gradient_sums_kernel<F: Float>(
         terminate!();
     }
     let mut places = Shared::new_slice(UNITS);
-    let volume = volume as usize;
+    let volume = by.volume as usize;
     let pieces = volume.div_ceil(PIECE);
-    let (plane, from) = (task / pieces, task % pieces * PIECE);
-    let start = plane * volume;
+    let (which, from) = (task / pieces, task % pieces * PIECE);
+    let start = which * volume;
     let end = usize::min(from + PIECE, volume);
-    let by = Plane::of(plane, channels as usize, first as usize, weight, bias, slope, mean, variance, eps, batch);
+    let plane = Plane::of(which, norm, by, batch);
     let mut plain = 0.0f32;
     let mut weighted = 0.0f32;
     let mut tail = 0.0f32;
     let mut i = from + UNIT_POS as usize;
     while i < end {
-        let normalized = by.normalized(f32::cast_from(x[start + i]));
-        let z = by.moved(normalized);
+        let normalized = plane.normalized(f32::cast_from(x[start + i]));
+        let z = plane.moved(normalized);
         let dy = f32::cast_from(dy[start + i]);
-        let dz = dy * by.factor(z);
+        let dz = dy * plane.factor(z);
         plain += dz;
         weighted += dz * normalized;
         tail += dy * select(z > 0.0f32, 0.0f32, z);
@@ -479,21 +471,24 @@ fn gradient_sums_kernel<F: Float>(
     }
 }
 
+/// The sums of each channel, for the parameters.
+#[derive(CubeLaunch, CubeType)]
+struct OfChannels {
+    plain: OwnedTensor<f32>,
+    weighted: OwnedTensor<f32>,
+    tail: OwnedTensor<f32>,
+}
+
 /// First the means of the rows, weighted, for x; then the sums of the channels, for the parameters.
 #[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn totals_kernel(
     sums: &Tensor<f32>,
     weight: &Tensor<f32>,
     means: &mut Tensor<f32>,
-    of_plain: &mut Tensor<f32>,
-    of_weighted: &mut Tensor<f32>,
-    of_tail: &mut Tensor<f32>,
+    of_channels: &mut OfChannels,
     volume: u32,
     channels: u32,
-    first: u32,
-    step: u32,
-    planes: u32,
+    by: &Rows,
 ) {
     let rows = means.len() / 2;
     let channels = channels as usize;
@@ -507,8 +502,8 @@ fn totals_kernel(
     let mut tail = 0.0f32;
     let mut i = UNIT_POS as usize;
     if CUBE_POS < rows {
-        let (first, step) = (CUBE_POS * first as usize, step as usize);
-        while i < planes as usize * pieces {
+        let (first, step) = (CUBE_POS * by.first as usize, by.step as usize);
+        while i < by.count as usize * pieces {
             let plane = first + i / pieces * step;
             let at = plane * pieces + i % pieces;
             plain += sums[3 * at] * weight[plane % channels];
@@ -530,14 +525,14 @@ fn totals_kernel(
     let tail = group_sum(tail, &mut places);
     if UNIT_POS == 0 {
         if CUBE_POS < rows {
-            let count = f32::cast_from(planes) * f32::cast_from(volume);
+            let count = f32::cast_from(by.count) * f32::cast_from(volume);
             means[2 * CUBE_POS] = plain / count;
             means[2 * CUBE_POS + 1] = weighted / count;
         } else {
             let channel = CUBE_POS - rows;
-            of_plain[channel] = plain;
-            of_weighted[channel] = weighted;
-            of_tail[channel] = tail;
+            of_channels.plain[channel] = plain;
+            of_channels.weighted[channel] = weighted;
+            of_channels.tail[channel] = tail;
         }
     }
 }
@@ -548,17 +543,10 @@ fn totals_kernel(
 fn gradient_kernel<F: Float>(
     x: &Tensor<F>,
     dy: &Tensor<F>,
-    weight: &Tensor<f32>,
-    bias: &Tensor<f32>,
-    slope: &Tensor<f32>,
-    mean: &Tensor<f32>,
-    variance: &Tensor<f32>,
+    norm: &Norm,
     means: &Tensor<f32>,
     dx: &mut Tensor<F>,
-    volume: u32,
-    channels: u32,
-    first: u32,
-    eps: f32,
+    by: &Scalars,
     #[comptime] batch: bool,
     #[define(F)] _of: ElemType,
 ) {
@@ -566,10 +554,10 @@ fn gradient_kernel<F: Float>(
     if at >= dx.len() {
         terminate!();
     }
-    let plane = at / volume as usize;
-    let row = if comptime!(batch) { plane % channels as usize } else { plane / first as usize };
-    let by = Plane::of(plane, channels as usize, first as usize, weight, bias, slope, mean, variance, eps, batch);
-    let normalized = by.normalized(f32::cast_from(x[at]));
-    let dz = f32::cast_from(dy[at]) * by.factor(by.moved(normalized));
-    dx[at] = F::cast_from(by.inverse * (dz * by.weight - means[2 * row] - normalized * means[2 * row + 1]));
+    let which = at / by.volume as usize;
+    let row = if comptime!(batch) { which % by.channels as usize } else { which / by.first as usize };
+    let plane = Plane::of(which, norm, by, batch);
+    let normalized = plane.normalized(f32::cast_from(x[at]));
+    let dz = f32::cast_from(dy[at]) * plane.factor(plane.moved(normalized));
+    dx[at] = F::cast_from(plane.inverse * (dz * plane.weight - means[2 * row] - normalized * means[2 * row + 1]));
 }

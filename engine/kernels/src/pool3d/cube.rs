@@ -64,10 +64,10 @@ struct Sizes {
 }
 
 fn sizes(pooling: &Pooling) -> SizesLaunch {
-    let ([nx, ny, nz], [ox, oy, oz]) = (pooling.input(), pooling.output());
-    let [sx, sy, sz] = pooling.axes.each_ref().map(|axis| axis.step);
-    let [nx, ny, nz, ox, oy, oz, sx, sy, sz] = [nx, ny, nz, ox, oy, oz, sx, sy, sz].map(|n| n as u32);
-    SizesLaunch::new(nx, ny, nz, ox, oy, oz, sx, sy, sz, pooling.scale as f32)
+    let [nx, ny, nz] = pooling.input().map(|n| n as u32);
+    let [ox, oy, oz] = pooling.output().map(|n| n as u32);
+    let [sx, sy, sz] = pooling.axes.each_ref().map(|axis| axis.step as u32);
+    SizesLaunch { nx, ny, nz, ox, oy, oz, sx, sy, sz, scale: pooling.scale as f32 }
 }
 
 /// The windows of the three axes, then for each input of the three axes the first window that may

@@ -20,29 +20,13 @@ const PIECE: usize = 8192;
 impl SigmoidSumsOps for CubeBackend {
     fn sigmoid_sums(logits: FloatTensor<Self>, targets: FloatTensor<Self>, shape: Shape) -> FloatTensor<Self> {
         let [logits, targets] = ordered([logits, targets]);
-        let Shape { batch, channels, volume, indices, squared, focal } = shape;
+        let Shape { batch, channels, volume, .. } = shape;
         let client = logits.client.clone();
         let pieces = volume.div_ceil(PIECE);
         let parts = empty(&logits, [batch * channels, pieces, SUMS], DType::F32);
         let (count, dim) = groups(&client, batch * channels * pieces);
         let [input, targets, output] = [logits, targets, parts.clone()].map(|tensor| tensor.into_tensor_arg());
-        let Focal { gamma, pos_weight, present, absent } = focal.unwrap_or_default();
-        let options = Options { indices, squared, focal: focal.is_some() };
-        parts_kernel::launch(
-            &client,
-            count,
-            dim,
-            input,
-            targets,
-            output,
-            channels as u32,
-            volume as u32,
-            gamma,
-            pos_weight,
-            present,
-            absent,
-            options,
-        );
+        parts_kernel::launch(&client, count, dim, input, targets, output, scalars(&shape), options(&shape));
         totals(parts, [batch, channels, SUMS])
     }
 
@@ -54,14 +38,12 @@ impl SigmoidSumsOps for CubeBackend {
         of_targets: bool,
     ) -> FloatTensor<Self> {
         let [logits, targets, of_sums] = ordered([logits, targets, of_sums]);
-        let Shape { batch, channels, volume, indices, squared, focal } = shape;
+        let Shape { batch, channels, volume, .. } = shape;
         let out = empty_like(&logits);
         let client = logits.client.clone();
         let (count, dim) = each(&client, batch * channels * volume);
         let [input, targets, of_sums, output] =
             [logits, targets, of_sums, out.clone()].map(|tensor| tensor.into_tensor_arg());
-        let Focal { gamma, pos_weight, present, absent } = focal.unwrap_or_default();
-        let options = Options { indices, squared, focal: focal.is_some() };
         gradient_kernel::launch(
             &client,
             count,
@@ -70,17 +52,28 @@ impl SigmoidSumsOps for CubeBackend {
             targets,
             of_sums,
             output,
-            channels as u32,
-            volume as u32,
-            gamma,
-            pos_weight,
-            present,
-            absent,
-            options,
+            scalars(&shape),
+            options(&shape),
             of_targets,
         );
         out
     }
+}
+
+/// The sizes, and the numbers of the focal term.
+#[derive(CubeLaunch, CubeType)]
+struct Scalars {
+    channels: u32,
+    volume: u32,
+    gamma: f32,
+    pos_weight: f32,
+    present: f32,
+    absent: f32,
+}
+
+fn scalars(shape: &Shape) -> ScalarsLaunch {
+    let Focal { gamma, pos_weight, present, absent } = shape.focal.unwrap_or_default();
+    ScalarsLaunch { channels: shape.channels as u32, volume: shape.volume as u32, gamma, pos_weight, present, absent }
 }
 
 /// Compile-time options of a kernel.
@@ -89,6 +82,10 @@ struct Options {
     indices: bool,
     squared: bool,
     focal: bool,
+}
+
+fn options(shape: &Shape) -> Options {
+    Options { indices: shape.indices, squared: shape.squared, focal: shape.focal.is_some() }
 }
 
 /// `log(1 + exp(-|x|))`, exact for small values, too: `2 atanh(e / (2 + e))`.
@@ -134,17 +131,11 @@ fn target_of(value: f32, channel: usize, #[comptime] indices: bool) -> f32 {
 
 /// The sums of one channel of one item over a piece.
 #[cube(launch)]
-#[expect(clippy::too_many_arguments, reason = "the numbers of the focal term")]
 fn parts_kernel(
     logits: &Tensor<f32>,
     targets: &Tensor<f32>,
     parts: &mut Tensor<f32>,
-    channels: u32,
-    volume: u32,
-    gamma: f32,
-    pos_weight: f32,
-    present: f32,
-    absent: f32,
+    by: &Scalars,
     #[comptime] options: Options,
 ) {
     let task = CUBE_POS;
@@ -152,7 +143,7 @@ fn parts_kernel(
         terminate!();
     }
     let mut places = Shared::new_slice(UNITS);
-    let (channels, volume) = (channels as usize, volume as usize);
+    let (channels, volume) = (by.channels as usize, by.volume as usize);
     let pieces = volume.div_ceil(PIECE);
     let (plane, first) = (task / pieces, task % pieces * PIECE);
     let channel = plane % channels;
@@ -178,8 +169,8 @@ fn parts_kernel(
             given += t;
         }
         if comptime!(options.focal) {
-            let weight = absent + (present - absent) * t;
-            focal += weight * power_of(x, t, gamma) * entropy_of(x, t, pos_weight);
+            let weight = by.absent + (by.present - by.absent) * t;
+            focal += weight * power_of(x, t, by.gamma) * entropy_of(x, t, by.pos_weight);
         }
         let finite = !x.is_nan() && !x.is_inf();
         let known = if comptime!(options.indices) {
@@ -206,18 +197,12 @@ fn parts_kernel(
 
 /// The gradient with respect to the logits or the targets, from those of the sums.
 #[cube(launch)]
-#[expect(clippy::too_many_arguments, reason = "the numbers of the focal term")]
 fn gradient_kernel(
     logits: &Tensor<f32>,
     targets: &Tensor<f32>,
     of_sums: &Tensor<f32>,
     out: &mut Tensor<f32>,
-    channels: u32,
-    volume: u32,
-    gamma: f32,
-    pos_weight: f32,
-    present: f32,
-    absent: f32,
+    by: &Scalars,
     #[comptime] options: Options,
     #[comptime] of_targets: bool,
 ) {
@@ -225,7 +210,7 @@ fn gradient_kernel(
     if at >= out.len() {
         terminate!();
     }
-    let (channels, volume) = (channels as usize, volume as usize);
+    let (channels, volume) = (by.channels as usize, by.volume as usize);
     let (plane, position) = (at / volume, at % volume);
     let row = if comptime!(options.indices) { plane / channels } else { plane };
     let x = logits[at];
@@ -241,17 +226,17 @@ fn gradient_kernel(
         slope += (of_sums[g] * t + of_sums[g + 1] * rise) * s * sigmoid(-x);
     }
     if comptime!(options.focal) {
-        let weight = absent + (present - absent) * t;
-        let entropy = entropy_of(x, t, pos_weight);
-        let power = power_of(x, t, gamma);
-        let steeper = gamma * sigmoid(x * (2.0f32 * t - 1.0f32)) * entropy;
+        let weight = by.absent + (by.present - by.absent) * t;
+        let entropy = entropy_of(x, t, by.pos_weight);
+        let power = power_of(x, t, by.gamma);
+        let steeper = by.gamma * sigmoid(x * (2.0f32 * t - 1.0f32)) * entropy;
         if comptime!(of_targets) {
             // The two logarithms differ by the logit.
-            let rise = (pos_weight - 1.0f32) * without(x) - x;
-            let own = weight * (rise - 2.0f32 * x * steeper) + (present - absent) * entropy;
+            let rise = (by.pos_weight - 1.0f32) * without(x) - x;
+            let own = weight * (rise - 2.0f32 * x * steeper) + (by.present - by.absent) * entropy;
             slope += of_sums[g + 3] * power * own;
         } else {
-            let rise = (1.0f32 - t) * s - pos_weight * t * sigmoid(-x);
+            let rise = (1.0f32 - t) * s - by.pos_weight * t * sigmoid(-x);
             slope += of_sums[g + 3] * power * weight * (rise + (1.0f32 - 2.0f32 * t) * steeper);
         }
     }

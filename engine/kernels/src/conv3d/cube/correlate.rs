@@ -8,6 +8,7 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 use super::axis::Axis;
+use super::three::{Offsets, Three, offsets, three};
 use super::{OUTS, Sizes, SizesLaunch, add_pieces, is_read, outs, tiles};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{each, element, empty, ordered};
@@ -96,12 +97,29 @@ struct Places {
     plane: u32,
     ny: u32,
     nz: u32,
-    first_x: u32,
-    first_y: u32,
-    first_z: u32,
-    step_x: u32,
-    step_y: u32,
-    step_z: u32,
+    first: Three,
+    step: Three,
+}
+
+/// What the kernel of a launch goes by.
+#[derive(CubeLaunch, CubeType)]
+struct Work {
+    sizes: Sizes,
+    places: Places,
+    /// Groups of all images.
+    images: u32,
+    /// Input channels of a piece.
+    span: u32,
+}
+
+/// What a unit computes: outputs along the second axis and channels, and what that axis is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct UnitTile {
+    rows: usize,
+    outs: usize,
+    taps: usize,
+    stride: usize,
+    apart: usize,
 }
 
 /// Which taps are packed.
@@ -109,15 +127,9 @@ struct Places {
 struct Taps {
     channels_in: u32,
     channels_out: u32,
-    kx: u32,
-    ky: u32,
-    kz: u32,
-    tap_x: i32,
-    tap_y: i32,
-    tap_z: i32,
-    skip_x: i32,
-    skip_y: i32,
-    skip_z: i32,
+    count: Three,
+    tap: Offsets,
+    skip: Offsets,
     of_y: u32,
     of_z: u32,
     of_all: u32,
@@ -146,15 +158,18 @@ fn correlate(
     let [kx, ky, kz] = if axes.iter().any(|axis| axis.taps == 0) { [0, 1, 0] } else { axes.map(|axis| axis.taps) };
     let client = x.client.clone();
     let packed = empty(x, [(g.groups * tiles * channels_in * kx * ky * kz * outs).max(1)], DType::F32);
-    let [tap_x, tap_y, tap_z] = axes.map(|axis| axis.tap as i32);
-    let [skip_x, skip_y, skip_z] = axes.map(|axis| axis.skip as i32);
-    let [all_in, all_out, of_y, of_z, of_all] =
-        [channels_in, channels_out, g.kernel[1], g.kernel[2], g.taps()].map(|n| n as u32);
-    let [kx, ky, kz] = [kx, ky, kz].map(|n| n as u32);
+    let u = |n: usize| n as u32;
     if kx > 0 {
-        let taps = TapsLaunch::new(
-            all_in, all_out, kx, ky, kz, tap_x, tap_y, tap_z, skip_x, skip_y, skip_z, of_y, of_z, of_all,
-        );
+        let taps = TapsLaunch {
+            channels_in: u(channels_in),
+            channels_out: u(channels_out),
+            count: three([kx, ky, kz]),
+            tap: offsets(axes.map(|axis| axis.tap)),
+            skip: offsets(axes.map(|axis| axis.skip)),
+            of_y: u(g.kernel[1]),
+            of_z: u(g.kernel[2]),
+            of_all: u(g.taps()),
+        };
         let (count, dim) = each(&client, packed.meta.num_elements());
         let (from, to) = (weight.clone().into_tensor_arg(), packed.clone().into_tensor_arg());
         pack_kernel::launch(&client, count, dim, from, to, taps, outs, transposed, element(weight));
@@ -162,21 +177,31 @@ fn correlate(
     let pieces = channels_in.div_ceil(span);
     let images = g.batch * g.groups;
     let rows = rows(&axes, images * tiles);
-    let [ox, oy, oz] = axes.map(|axis| axis.outputs as u32);
     let units = pieces * images * tiles * axes[0].outputs * axes[1].outputs.div_ceil(rows) * axes[2].outputs;
-    let [stride_x, _, stride_z] = axes.map(|axis| axis.stride as u32);
-    let [apart_x, _, apart_z] = axes.map(|axis| axis.apart as u32);
-    let [begin_x, begin_y, begin_z] = axes.map(|axis| axis.begin as i32);
-    let [nx, ny, nz] = input.map(|n| n as u32);
-    let [groups_, units_, images, span] = [g.groups, units, images, span].map(|n| n as u32);
-    let sizes = SizesLaunch::new(
-        units_, groups_, all_in, all_out, nx, ny, nz, ox, oy, oz, kx, kz, stride_x, stride_z, apart_x, apart_z,
-        begin_x, begin_y, begin_z,
-    );
-    let [first_x, first_y, first_z] = axes.map(|axis| axis.first as u32);
-    let [step_x, step_y, step_z] = axes.map(|axis| axis.step as u32);
-    let [plane, to_y, to_z] = [output.iter().product(), output[1], output[2]].map(|n: usize| n as u32);
-    let places = PlacesLaunch::new(plane, to_y, to_z, first_x, first_y, first_z, step_x, step_y, step_z);
+    let [stride_x, _, stride_z] = axes.map(|axis| u(axis.stride));
+    let [apart_x, _, apart_z] = axes.map(|axis| u(axis.apart));
+    let sizes = SizesLaunch {
+        units: u(units),
+        groups: u(g.groups),
+        channels_in: u(channels_in),
+        channels_out: u(channels_out),
+        input: three(input),
+        output: three(axes.map(|axis| axis.outputs)),
+        kx: u(kx),
+        kz: u(kz),
+        stride_x,
+        stride_z,
+        apart_x,
+        apart_z,
+        begin: offsets(axes.map(|axis| axis.begin)),
+    };
+    let places = PlacesLaunch {
+        plane: u(output.iter().product()),
+        ny: u(output[1]),
+        nz: u(output[2]),
+        first: three(axes.map(|axis| axis.first)),
+        step: three(axes.map(|axis| axis.step)),
+    };
     let (count, dim) = each(&client, units);
     // SAFETY: every index is one of the sizes' positions: inputs are read at positions within the image, or
     // at 0, packed weights and outputs below their counts.
@@ -189,15 +214,8 @@ fn correlate(
             packed.clone().into_tensor_arg(),
             bias.unwrap_or(&packed).clone().into_tensor_arg(),
             out.clone().into_tensor_arg(),
-            sizes,
-            places,
-            images,
-            span,
-            rows,
-            outs,
-            ky as usize,
-            axes[1].stride,
-            axes[1].apart,
+            WorkLaunch { sizes, places, images: u(images), span: u(span) },
+            UnitTile { rows, outs, taps: ky, stride: axes[1].stride, apart: axes[1].apart },
             bias.is_some(),
             element(x),
             element(out),
@@ -219,7 +237,7 @@ fn pack_kernel<F: Float>(
     if at >= packed.len() {
         terminate!();
     }
-    let (kx, ky, kz) = (taps.kx as usize, taps.ky as usize, taps.kz as usize);
+    let (kx, ky, kz) = taps.count.axes();
     let (ins, all) = (taps.channels_in as usize, taps.channels_out as usize);
     let tiles = all.div_ceil(outs);
     let rest = at / outs;
@@ -230,9 +248,9 @@ fn pack_kernel<F: Float>(
     let i = rest % ins;
     let o = rest / ins % tiles * outs + at % outs;
     let group = rest / (ins * tiles);
-    let x = usize::cast_from(taps.tap_x + a * taps.skip_x);
-    let y = usize::cast_from(taps.tap_y + b * taps.skip_y);
-    let z = usize::cast_from(taps.tap_z + c * taps.skip_z);
+    let x = usize::cast_from(taps.tap.x + a * taps.skip.x);
+    let y = usize::cast_from(taps.tap.y + b * taps.skip.y);
+    let z = usize::cast_from(taps.tap.z + c * taps.skip.z);
     let tap = (x * taps.of_y as usize + y) * taps.of_z as usize + z;
     let mut value = 0.0f32;
     if o < all {
@@ -250,25 +268,22 @@ fn correlate_kernel<F: Float, O: Float>(
     packed: &Tensor<f32>,
     bias: &Tensor<f32>,
     output: &mut Tensor<O>,
-    sizes: &Sizes,
-    places: &Places,
-    images: u32,
-    span: u32,
-    #[comptime] rows: usize,
-    #[comptime] outs: usize,
-    #[comptime] taps: usize,
-    #[comptime] stride: usize,
-    #[comptime] apart: usize,
+    work: &Work,
+    #[comptime] unit_tile: UnitTile,
     #[comptime] biased: bool,
     #[define(F)] _of: ElemType,
     #[define(O)] _to: ElemType,
 ) {
+    let sizes = &work.sizes;
+    let places = &work.places;
     let unit = ABSOLUTE_POS;
     if unit >= sizes.units as usize {
         terminate!();
     }
-    let (ox, oy, oz) = (sizes.ox as usize, sizes.oy as usize, sizes.oz as usize);
-    let (nx, ny, nz) = (sizes.nx as usize, sizes.ny as usize, sizes.nz as usize);
+    let (rows, outs, taps) = comptime!((unit_tile.rows, unit_tile.outs, unit_tile.taps));
+    let (stride, apart) = comptime!((unit_tile.stride, unit_tile.apart));
+    let (ox, oy, oz) = sizes.output.axes();
+    let (nx, ny, nz) = sizes.input.axes();
     let (ins, all) = (sizes.channels_in as usize, sizes.channels_out as usize);
     let (blocks, tiles) = (oy.div_ceil(rows), all.div_ceil(outs));
     let z = unit % oz;
@@ -278,10 +293,10 @@ fn correlate_kernel<F: Float, O: Float>(
     let rest = rest / ox;
     let tile = rest % tiles;
     // Of all groups of all images.
-    let group = rest / tiles % images as usize;
-    let piece = rest / (tiles * images as usize);
-    let from = piece * span as usize;
-    let to = usize::min(from + span as usize, ins);
+    let group = rest / tiles % work.images as usize;
+    let piece = rest / (tiles * work.images as usize);
+    let from = piece * work.span as usize;
+    let to = usize::min(from + work.span as usize, ins);
     let within = group % sizes.groups as usize;
     let lines = comptime!((rows - 1) * stride + (taps - 1) * apart + 1);
 
@@ -291,17 +306,17 @@ fn correlate_kernel<F: Float, O: Float>(
         sums[i] = 0.0f32;
     }
     let mut values = Array::<f32>::new(lines);
-    let first_y = i32::cast_from(y * stride) + sizes.begin_y;
+    let first_y = i32::cast_from(y * stride) + sizes.begin.y;
     let filter = sizes.kx as usize * sizes.kz as usize * comptime!(taps * outs);
     let mut place = ((within * tiles + tile) * ins + from) * filter;
     for i in from..to {
         let plane = (group * ins + i) * (nx * ny * nz);
         for a in 0..sizes.kx {
-            let at_x = i32::cast_from(x * sizes.stride_x as usize) + i32::cast_from(a * sizes.apart_x) + sizes.begin_x;
+            let at_x = i32::cast_from(x * sizes.stride_x as usize) + i32::cast_from(a * sizes.apart_x) + sizes.begin.x;
             let in_x = at_x >= 0i32 && at_x < i32::cast_from(nx);
             for c in 0..sizes.kz {
                 let at_z =
-                    i32::cast_from(z * sizes.stride_z as usize) + i32::cast_from(c * sizes.apart_z) + sizes.begin_z;
+                    i32::cast_from(z * sizes.stride_z as usize) + i32::cast_from(c * sizes.apart_z) + sizes.begin.z;
                 let inside = in_x && at_z >= 0i32 && at_z < i32::cast_from(nz);
                 #[unroll]
                 for line in 0..lines {
@@ -332,12 +347,12 @@ fn correlate_kernel<F: Float, O: Float>(
     }
 
     let volume = places.plane as usize;
-    let row_x = (x * places.step_x as usize + places.first_x as usize) * places.ny as usize;
-    let to_z = z * places.step_z as usize + places.first_z as usize;
+    let row_x = (x * places.step.x as usize + places.first.x as usize) * places.ny as usize;
+    let to_z = z * places.step.z as usize + places.first.z as usize;
     #[unroll]
     for row in 0..rows {
         if y + row < oy {
-            let to_y = (y + row) * places.step_y as usize + places.first_y as usize;
+            let to_y = (y + row) * places.step.y as usize + places.first.y as usize;
             let at = (row_x + to_y) * places.nz as usize + to_z;
             #[unroll]
             for o in 0..outs {
@@ -347,7 +362,7 @@ fn correlate_kernel<F: Float, O: Float>(
                     if comptime!(biased) {
                         sum += bias[within * all + channel];
                     }
-                    let plane = (piece * images as usize + group) * all + channel;
+                    let plane = (piece * work.images as usize + group) * all + channel;
                     output[plane * volume + at] = O::cast_from(sum);
                 }
             }

@@ -14,6 +14,7 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 use super::matrices::{EDGE, PLANE, multiply, write, zeros};
+use super::three::{Offsets, Three};
 use super::tile_kernel::{PLACES, UNITS, bring_out, spread};
 
 /// Values of half precision that are written to shared memory at once.
@@ -40,33 +41,36 @@ pub(super) struct HaloTile {
     pub together: usize,
 }
 
+/// Compile-time options of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct HaloOptions {
+    pub tile: HaloTile,
+    pub biased: bool,
+    /// Whether planes multiply matrices.
+    pub matrices: bool,
+    /// Whether four values of shared memory are read and written at once.
+    pub quads: bool,
+}
+
 /// A convolution: output `i` of an axis is the sum over the taps `t` of input `i + t * apart - padding`.
 #[derive(CubeLaunch, CubeType)]
 pub(super) struct HaloWork {
-    tasks: u32,
-    batch: u32,
-    groups: u32,
-    channels_in: u32,
-    channels_out: u32,
-    width: u32,
-    span: u32,
-    taps_x: u32,
-    nx: u32,
-    ny: u32,
-    nz: u32,
-    ox: u32,
-    oy: u32,
-    oz: u32,
-    apart_x: u32,
-    apart_y: u32,
-    apart_z: u32,
-    pad_x: i32,
-    pad_y: i32,
-    pad_z: i32,
+    pub tasks: u32,
+    pub batch: u32,
+    pub groups: u32,
+    pub channels_in: u32,
+    pub channels_out: u32,
+    pub width: u32,
+    pub span: u32,
+    pub taps_x: u32,
+    pub input: Three,
+    pub output: Three,
+    pub apart: Three,
+    pub pad: Offsets,
     /// Rows of a plane and places of a row, with their gaps; places that a workgroup needs.
-    pitch_y: u32,
-    pitch_z: u32,
-    seen: u32,
+    pub pitch_y: u32,
+    pub pitch_z: u32,
+    pub seen: u32,
 }
 
 /// Puts what a unit has brought, all channels of a position side by side, to shared memory.
@@ -122,10 +126,7 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
     bias: &Tensor<f32>,
     output: &mut Tensor<O>,
     work: &HaloWork,
-    #[comptime] tile: HaloTile,
-    #[comptime] biased: bool,
-    #[comptime] matrices: bool,
-    #[comptime] quads: bool,
+    #[comptime] options: HaloOptions,
     #[define(F)] _of: ElemType,
     #[define(S)] _staged: ElemType,
     #[define(O)] _to: ElemType,
@@ -134,13 +135,15 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
     if task >= work.tasks as usize {
         terminate!();
     }
+    let tile = comptime!(options.tile);
+    let (biased, matrices, quads) = comptime!((options.biased, options.matrices, options.quads));
     let (m, n, k, reach, together) = comptime!((tile.m, tile.n, tile.k, tile.reach, tile.together));
     let taps = comptime!(tile.taps_y * tile.taps_z);
     let unit = UNIT_POS as usize;
     let (ins, all, width) = (work.channels_in as usize, work.channels_out as usize, work.width as usize);
     let (batch, groups) = (work.batch as usize, work.groups as usize);
-    let (nx, ny, nz) = (work.nx as usize, work.ny as usize, work.nz as usize);
-    let (ox, oy, oz) = (work.ox as usize, work.oy as usize, work.oz as usize);
+    let (nx, ny, nz) = work.input.axes();
+    let (ox, oy, oz) = work.output.axes();
     let (pitch_y, pitch_z) = (work.pitch_y as usize, work.pitch_z as usize);
     let positions = batch * ox * pitch_y * pitch_z;
 
@@ -167,11 +170,11 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
         let row = at / pitch_z;
         let slice = row / pitch_y;
         let image = slice / ox;
-        let at_z = i32::cast_from(at % pitch_z) - work.pad_z;
-        let at_y = i32::cast_from(row % pitch_y) - work.pad_y;
+        let at_z = i32::cast_from(at % pitch_z) - work.pad.z;
+        let at_y = i32::cast_from(row % pitch_y) - work.pad.y;
         let in_y = at_y >= 0i32 && at_y < limit_y;
         let in_z = at_z >= 0i32 && at_z < limit_z;
-        places_x[i] = i32::cast_from(slice % ox) - work.pad_x;
+        places_x[i] = i32::cast_from(slice % ox) - work.pad.x;
         are_some[i] = behind < work.seen as usize && image < batch && in_y && in_z;
         places[i] =
             ((image * groups + group) * ins + from) * plane + usize::cast_from(at_y) * nz + usize::cast_from(at_z);
@@ -245,7 +248,7 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
             let left = to - from - block * k;
             #[unroll]
             for i in 0..reach {
-                let at_x = places_x[i] + i32::cast_from(a * work.apart_x as usize);
+                let at_x = places_x[i] + i32::cast_from(a * work.apart.x as usize);
                 let place = places[i] + usize::cast_from(at_x) * sheet + block * k * plane;
                 let there = are_some[i] && at_x >= 0i32 && at_x < limit_x;
                 #[unroll]
@@ -297,7 +300,7 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
                 for b in 0..tile.taps_y {
                     #[unroll(taps <= 9)]
                     for c in 0..tile.taps_z {
-                        let behind = b * work.apart_y as usize * pitch_z + c * work.apart_z as usize;
+                        let behind = b * work.apart.y as usize * pitch_z + c * work.apart.z as usize;
                         let filter = (b * tile.taps_z + c) * comptime!(n * k);
                         #[unroll]
                         for deep in 0..comptime!(k / EDGE) {
@@ -319,7 +322,7 @@ pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
             } else {
                 for b in 0..tile.taps_y {
                     for c in 0..comptime!(tile.taps_z / together) {
-                        let at = row + b * work.apart_y as usize * pitch_z + c * work.apart_z as usize;
+                        let at = row + b * work.apart.y as usize * pitch_z + c * work.apart.z as usize;
                         let filter = (b * tile.taps_z + c * together) * comptime!(n * k) + slot * four_columns;
                         let mut values = Array::<f32>::new(comptime!(tile.rows.div_ceil(4) * ROW));
                         let mut factors = Array::<f32>::new(tile.columns);

@@ -6,8 +6,9 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::add_pieces;
-use super::halo_kernel::{HaloTile, HaloWorkLaunch, halo_kernel};
+use super::halo_kernel::{HaloOptions, HaloTile, HaloWorkLaunch, halo_kernel};
 use super::matrices::EDGE;
+use super::three::{offsets, three};
 use super::tile_kernel::UNITS;
 use super::tiles::{element_of, ends, many, multiplies, pack, reads_quads};
 use crate::conv3d::geometry::Geometry;
@@ -128,38 +129,27 @@ pub(super) fn run(
     let to = if pieces == 1 { empty(x, out, x.dtype) } else { empty(x, [pieces, total], DType::F32) };
     let tasks = tasks * pieces;
     let u = |n: usize| n as u32;
-    let [nx, ny, nz] = input.map(u);
-    let [ox, oy, oz] = output.map(u);
-    let [apart_x, apart_y, apart_z] = g.dilation.map(u);
-    let [pad_x, pad_y, pad_z] = [gap_x, gap_y, gap_z].map(|gap| gap.before as i32);
-    let work = HaloWorkLaunch::new(
-        u(tasks),
-        u(g.batch),
-        u(g.groups),
-        u(ins),
-        u(outs),
-        u(width),
-        u(span),
-        u(g.kernel[0]),
-        nx,
-        ny,
-        nz,
-        ox,
-        oy,
-        oz,
-        apart_x,
-        apart_y,
-        apart_z,
-        pad_x,
-        pad_y,
-        pad_z,
-        u(pitch_y),
-        u(pitch_z),
-        u(tile.m + gap_y.reach * pitch_z + gap_z.reach),
-    );
+    let work = HaloWorkLaunch {
+        tasks: u(tasks),
+        batch: u(g.batch),
+        groups: u(g.groups),
+        channels_in: u(ins),
+        channels_out: u(outs),
+        width: u(width),
+        span: u(span),
+        taps_x: u(g.kernel[0]),
+        input: three(input),
+        output: three(output),
+        apart: three(g.dilation),
+        pad: offsets([gap_x, gap_y, gap_z].map(|gap| gap.before as i64)),
+        pitch_y: u(pitch_y),
+        pitch_z: u(pitch_z),
+        seen: u(tile.m + gap_y.reach * pitch_z + gap_z.reach),
+    };
     let dim = CubeDim::new_1d(UNITS as u32);
     let count = cubecl::calculate_cube_count_elemwise(&x.client, tasks * UNITS, dim);
     let biased = bias.filter(|_| pieces == 1);
+    let options = HaloOptions { tile, biased: biased.is_some(), matrices, quads: reads_quads(x) };
     // SAFETY: inputs are read at positions within the image, packed weights and outputs below their counts,
     // shared memory at places that the sizes of the tile give.
     unsafe {
@@ -172,10 +162,7 @@ pub(super) fn run(
             biased.unwrap_or(&packed).clone().into_tensor_arg(),
             to.clone().into_tensor_arg(),
             work,
-            tile,
-            biased.is_some(),
-            matrices,
-            reads_quads(x),
+            options,
             element(x),
             element_of(packed.dtype),
             element(&to),

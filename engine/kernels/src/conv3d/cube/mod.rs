@@ -16,6 +16,7 @@ mod correlate;
 mod halo_kernel;
 mod halos;
 mod matrices;
+mod three;
 mod tile_kernel;
 mod tiles;
 mod weight_tile_kernel;
@@ -30,6 +31,7 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 use self::correlate::{backward, forward};
+use self::three::{Offsets, Three};
 use self::weights::weights;
 use super::geometry::Geometry;
 use super::ops::ConvolutionOps;
@@ -105,21 +107,16 @@ struct Sizes {
     groups: u32,
     channels_in: u32,
     channels_out: u32,
-    nx: u32,
-    ny: u32,
-    nz: u32,
-    ox: u32,
-    oy: u32,
-    oz: u32,
+    input: Three,
+    output: Three,
+    /// Of the first and the last axis: those of the second one are known when a kernel is compiled.
     kx: u32,
     kz: u32,
     stride_x: u32,
     stride_z: u32,
     apart_x: u32,
     apart_z: u32,
-    begin_x: i32,
-    begin_y: i32,
-    begin_z: i32,
+    begin: Offsets,
 }
 
 /// Whether an output of a unit reads a line of its input.
@@ -140,10 +137,8 @@ fn add_pieces(
     // Few sums of many pieces: several units for one.
     let shares = if pieces >= 2 * SHARES && total < ENOUGH { SHARES } else { 1 };
     let (count, dim) = each(&beside.client, total.next_multiple_of(UNITS / shares) * shares);
-    let [volume, channels] = [out[2] * out[3] * out[4], out[1]].map(|n| n as u32);
     let offset = bias.unwrap_or(&parts).clone().into_tensor_arg();
     let (parts, to) = (parts.into_tensor_arg(), sums.clone().into_tensor_arg());
-    let pieces = pieces as u32;
     add_kernel::launch(
         &beside.client,
         count,
@@ -151,9 +146,7 @@ fn add_pieces(
         parts,
         offset,
         to,
-        pieces,
-        volume,
-        channels,
+        PiecesLaunch { pieces: pieces as u32, volume: (out[2] * out[3] * out[4]) as u32, channels: out[1] as u32 },
         bias.is_some(),
         shares,
         element(beside),
@@ -161,16 +154,21 @@ fn add_pieces(
     sums
 }
 
+/// How many pieces there are of each sum, and which channel it is of.
+#[derive(CubeLaunch, CubeType)]
+struct Pieces {
+    pieces: u32,
+    volume: u32,
+    channels: u32,
+}
+
 /// Adds up pieces, and the bias of a channel.
 #[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn add_kernel<F: Float>(
     parts: &Tensor<f32>,
     bias: &Tensor<f32>,
     out: &mut Tensor<F>,
-    pieces: u32,
-    volume: u32,
-    channels: u32,
+    by: &Pieces,
     #[comptime] biased: bool,
     #[comptime] shares: usize,
     #[define(F)] _of: ElemType,
@@ -183,7 +181,7 @@ fn add_kernel<F: Float>(
     let mut sum = 0.0f32;
     if at < total {
         let mut piece = share;
-        while piece < pieces as usize {
+        while piece < by.pieces as usize {
             sum += parts[piece * total + at];
             piece += shares;
         }
@@ -200,7 +198,7 @@ fn add_kernel<F: Float>(
     }
     if share == 0 && at < total {
         if comptime!(biased) {
-            sum += bias[at / volume as usize % channels as usize];
+            sum += bias[at / by.volume as usize % by.channels as usize];
         }
         out[at] = F::cast_from(sum);
     }

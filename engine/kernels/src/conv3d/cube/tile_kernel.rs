@@ -9,6 +9,7 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 use super::matrices::{EDGE, PLANE, multiply, write, zeros};
+use super::three::Three;
 
 /// Units of a workgroup.
 pub(super) const UNITS: usize = 256;
@@ -28,39 +29,37 @@ pub(super) struct Tile {
     pub columns: usize,
 }
 
+/// Compile-time options of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct TileOptions {
+    pub tile: Tile,
+    pub transposed: bool,
+    pub biased: bool,
+    /// Whether planes multiply matrices.
+    pub matrices: bool,
+    /// Whether four values of shared memory are read at once.
+    pub quads: bool,
+}
+
 /// A convolution, or an input gradient. An output `first + i * step` of an axis is the sum over the taps
 /// `t` of input `i * stride + t * apart - padding`; of an input gradient `(first + padding - t) / step + i`,
 /// of those taps that are divided without a rest.
 #[derive(CubeLaunch, CubeType)]
 pub(super) struct Work {
-    tasks: u32,
-    batch: u32,
-    groups: u32,
-    channels_in: u32,
-    channels_out: u32,
-    width: u32,
-    span: u32,
-    nx: u32,
-    ny: u32,
-    nz: u32,
-    to_x: u32,
-    to_y: u32,
-    to_z: u32,
-    kx: u32,
-    ky: u32,
-    kz: u32,
-    stride_x: u32,
-    stride_y: u32,
-    stride_z: u32,
-    step_x: u32,
-    step_y: u32,
-    step_z: u32,
-    apart_x: u32,
-    apart_y: u32,
-    apart_z: u32,
-    pad_x: u32,
-    pad_y: u32,
-    pad_z: u32,
+    pub tasks: u32,
+    pub batch: u32,
+    pub groups: u32,
+    pub channels_in: u32,
+    pub channels_out: u32,
+    pub width: u32,
+    pub span: u32,
+    pub input: Three,
+    pub output: Three,
+    pub kernel: Three,
+    pub stride: Three,
+    pub step: Three,
+    pub apart: Three,
+    pub pad: Three,
 }
 
 /// Where a unit's `i`-th row (or column) is: neighbours in fours, so that four are read at once.
@@ -118,11 +117,7 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     bias: &Tensor<f32>,
     output: &mut Tensor<O>,
     work: &Work,
-    #[comptime] tile: Tile,
-    #[comptime] transposed: bool,
-    #[comptime] biased: bool,
-    #[comptime] matrices: bool,
-    #[comptime] quads: bool,
+    #[comptime] options: TileOptions,
     #[define(F)] _of: ElemType,
     #[define(S)] _staged: ElemType,
     #[define(O)] _to: ElemType,
@@ -131,14 +126,17 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     if task >= work.tasks as usize {
         terminate!();
     }
+    let tile = comptime!(options.tile);
+    let (transposed, biased) = comptime!((options.transposed, options.biased));
+    let (matrices, quads) = comptime!((options.matrices, options.quads));
     let (m, n, k) = comptime!((tile.m, tile.n, tile.k));
     let unit = UNIT_POS as usize;
     let (ins, all, width) = (work.channels_in as usize, work.channels_out as usize, work.width as usize);
     let (batch, groups) = (work.batch as usize, work.groups as usize);
-    let (nx, ny, nz) = (work.nx as usize, work.ny as usize, work.nz as usize);
-    let (to_x, to_y, to_z) = (work.to_x as usize, work.to_y as usize, work.to_z as usize);
-    let (step_x, step_y, step_z) = (work.step_x as usize, work.step_y as usize, work.step_z as usize);
-    let (kx, ky, kz) = (work.kx as usize, work.ky as usize, work.kz as usize);
+    let (nx, ny, nz) = work.input.axes();
+    let (to_x, to_y, to_z) = work.output.axes();
+    let (step_x, step_y, step_z) = work.step.axes();
+    let (kx, ky, kz) = work.kernel.axes();
     // Outputs of the remainder that has most.
     let (ox, oy, oz) = (to_x.div_ceil(step_x), to_y.div_ceil(step_y), to_z.div_ceil(step_z));
     let positions = batch * ox * oy * oz;
@@ -158,16 +156,16 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     let to = usize::min(from + work.span as usize, ins);
 
     // The first tap of each axis, how many there are, and where its input begins.
-    let (pad_x, pad_y, pad_z) = (work.pad_x as usize, work.pad_y as usize, work.pad_z as usize);
+    let (pad_x, pad_y, pad_z) = work.pad.axes();
     let tap_x = select(comptime!(transposed), (first_x + pad_x) % step_x, 0usize);
     let tap_y = select(comptime!(transposed), (first_y + pad_y) % step_y, 0usize);
     let tap_z = select(comptime!(transposed), (first_z + pad_z) % step_z, 0usize);
     let count_x = (kx + step_x - 1usize - tap_x) / step_x;
     let count_y = (ky + step_y - 1usize - tap_y) / step_y;
     let count_z = (kz + step_z - 1usize - tap_z) / step_z;
-    let mut apart_x = i32::cast_from(work.apart_x);
-    let mut apart_y = i32::cast_from(work.apart_y);
-    let mut apart_z = i32::cast_from(work.apart_z);
+    let mut apart_x = i32::cast_from(work.apart.x);
+    let mut apart_y = i32::cast_from(work.apart.y);
+    let mut apart_z = i32::cast_from(work.apart.z);
     if comptime!(transposed) {
         apart_x = -apart_x;
         apart_y = -apart_y;
@@ -182,9 +180,9 @@ pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     let y = at / oz % oy;
     let x = at / (oz * oy) % ox;
     let image = usize::min(at / (oz * oy * ox), batch - 1usize);
-    let begin_x = i32::cast_from(x * work.stride_x as usize) + begin(first_x, tap_x, step_x, pad_x, transposed);
-    let begin_y = i32::cast_from(y * work.stride_y as usize) + begin(first_y, tap_y, step_y, pad_y, transposed);
-    let begin_z = i32::cast_from(z * work.stride_z as usize) + begin(first_z, tap_z, step_z, pad_z, transposed);
+    let begin_x = i32::cast_from(x * work.stride.x as usize) + begin(first_x, tap_x, step_x, pad_x, transposed);
+    let begin_y = i32::cast_from(y * work.stride.y as usize) + begin(first_y, tap_y, step_y, pad_y, transposed);
+    let begin_z = i32::cast_from(z * work.stride.z as usize) + begin(first_z, tap_z, step_z, pad_z, transposed);
     let plane = nx * ny * nz;
     let (limit_x, limit_y, limit_z) = (i32::cast_from(nx), i32::cast_from(ny), i32::cast_from(nz));
     let first_row = unit / m;

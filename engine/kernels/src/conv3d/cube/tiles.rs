@@ -7,7 +7,8 @@ use cubecl::ir::features::MmaConfig;
 use cubecl::prelude::*;
 
 use super::matrices::EDGE;
-use super::tile_kernel::{Tile, UNITS, WorkLaunch, tile_kernel};
+use super::three::three;
+use super::tile_kernel::{Tile, TileOptions, UNITS, WorkLaunch, tile_kernel};
 use super::{add_pieces, halos};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{each, element, empty};
@@ -110,46 +111,26 @@ pub(super) fn run(
     let to = if pieces == 1 { empty(x, out, x.dtype) } else { empty(x, [pieces, total], DType::F32) };
     let tasks = tasks * pieces;
     let u = |n: usize| n as u32;
-    let [nx, ny, nz] = input.map(u);
-    let [to_x, to_y, to_z] = output.map(u);
-    let [kx, ky, kz] = g.kernel.map(u);
-    let [stride_x, stride_y, stride_z] = stride.map(u);
-    let [step_x, step_y, step_z] = step.map(u);
-    let [apart_x, apart_y, apart_z] = apart.map(u);
-    let [pad_x, pad_y, pad_z] = g.padding.map(u);
-    let work = WorkLaunch::new(
-        u(tasks),
-        u(g.batch),
-        u(g.groups),
-        u(ins),
-        u(outs),
-        u(width),
-        u(span),
-        nx,
-        ny,
-        nz,
-        to_x,
-        to_y,
-        to_z,
-        kx,
-        ky,
-        kz,
-        stride_x,
-        stride_y,
-        stride_z,
-        step_x,
-        step_y,
-        step_z,
-        apart_x,
-        apart_y,
-        apart_z,
-        pad_x,
-        pad_y,
-        pad_z,
-    );
+    let work = WorkLaunch {
+        tasks: u(tasks),
+        batch: u(g.batch),
+        groups: u(g.groups),
+        channels_in: u(ins),
+        channels_out: u(outs),
+        width: u(width),
+        span: u(span),
+        input: three(input),
+        output: three(output),
+        kernel: three(g.kernel),
+        stride: three(stride),
+        step: three(step),
+        apart: three(apart),
+        pad: three(g.padding),
+    };
     let dim = CubeDim::new_1d(UNITS as u32);
     let count = cubecl::calculate_cube_count_elemwise(&x.client, tasks * UNITS, dim);
     let biased = bias.filter(|_| pieces == 1);
+    let options = TileOptions { tile, transposed, biased: biased.is_some(), matrices, quads: reads_quads(x) };
     // SAFETY: inputs are read at positions within the image, or at 0, packed weights and outputs below their
     // counts, shared memory at places that the sizes of the tile give.
     unsafe {
@@ -162,11 +143,7 @@ pub(super) fn run(
             biased.unwrap_or(&packed).clone().into_tensor_arg(),
             to.clone().into_tensor_arg(),
             work,
-            tile,
-            transposed,
-            biased.is_some(),
-            matrices,
-            reads_quads(x),
+            options,
             element(x),
             element(&packed),
             element(&to),
@@ -196,10 +173,7 @@ pub(super) fn pack(
         dim,
         weight.clone().into_tensor_arg(),
         packed.clone().into_tensor_arg(),
-        ins as u32,
-        outs as u32,
-        width as u32,
-        g.taps() as u32,
+        FiltersLaunch { ins: ins as u32, outs: outs as u32, width: width as u32, taps: g.taps() as u32 },
         transposed,
         backwards,
         element(weight),
@@ -208,15 +182,21 @@ pub(super) fn pack(
     packed
 }
 
-#[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
-fn pack_kernel<F: Float, S: Float>(
-    weight: &Tensor<F>,
-    packed: &mut Tensor<S>,
+/// The filters of a group: channels of the input and of the output, the latter with those that are added,
+/// and taps.
+#[derive(CubeLaunch, CubeType)]
+struct Filters {
     ins: u32,
     outs: u32,
     width: u32,
     taps: u32,
+}
+
+#[cube(launch)]
+fn pack_kernel<F: Float, S: Float>(
+    weight: &Tensor<F>,
+    packed: &mut Tensor<S>,
+    filters: &Filters,
     #[comptime] transposed: bool,
     #[comptime] backwards: bool,
     #[define(F)] _of: ElemType,
@@ -226,7 +206,8 @@ fn pack_kernel<F: Float, S: Float>(
     if at >= packed.len() {
         terminate!();
     }
-    let (ins, outs, width, taps) = (ins as usize, outs as usize, width as usize, taps as usize);
+    let (ins, outs) = (filters.ins as usize, filters.outs as usize);
+    let (width, taps) = (filters.width as usize, filters.taps as usize);
     let o = at % width;
     let rest = at / width;
     let i = rest % ins;

@@ -10,6 +10,7 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 use super::matrices::{EDGE, PLANE, multiply, write, zeros};
+use super::three::Three;
 use super::tile_kernel::{UNITS, bring_out};
 
 /// Rows and columns of the sums of a unit, for each tap.
@@ -35,45 +36,40 @@ pub(super) struct WeightTile {
     pub columns: usize,
 }
 
+/// Compile-time options of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct WeightOptions {
+    pub tile: WeightTile,
+    /// Whether planes multiply matrices.
+    pub matrices: bool,
+    /// Whether four values of shared memory are read at once.
+    pub quads: bool,
+}
+
 /// A weight gradient.
 #[derive(CubeLaunch, CubeType)]
 pub(super) struct WeightWork {
-    tasks: u32,
-    batch: u32,
-    groups: u32,
-    channels_in: u32,
-    channels_out: u32,
-    span: u32,
-    nx: u32,
-    ny: u32,
-    nz: u32,
-    ox: u32,
-    oy: u32,
-    oz: u32,
-    kx: u32,
-    ky: u32,
-    kz: u32,
-    stride_x: u32,
-    stride_y: u32,
-    stride_z: u32,
-    apart_x: u32,
-    apart_y: u32,
-    apart_z: u32,
-    pad_x: u32,
-    pad_y: u32,
-    pad_z: u32,
+    pub tasks: u32,
+    pub batch: u32,
+    pub groups: u32,
+    pub channels_in: u32,
+    pub channels_out: u32,
+    pub span: u32,
+    pub input: Three,
+    pub output: Three,
+    pub kernel: Three,
+    pub stride: Three,
+    pub apart: Three,
+    pub pad: Three,
 }
 
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 pub(super) fn weight_tile_kernel<F: Float, S: Float>(
     input: &Tensor<F>,
     gradient: &Tensor<F>,
     parts: &mut Tensor<f32>,
     work: &WeightWork,
-    #[comptime] tile: WeightTile,
-    #[comptime] matrices: bool,
-    #[comptime] quads: bool,
+    #[comptime] options: WeightOptions,
     #[define(F)] _of: ElemType,
     #[define(S)] _staged: ElemType,
 ) {
@@ -81,13 +77,15 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
     if task >= work.tasks as usize {
         terminate!();
     }
+    let tile = comptime!(options.tile);
+    let (matrices, quads) = comptime!((options.matrices, options.quads));
     let (m, n, k, taps) = comptime!((tile.m, tile.n, tile.k, tile.taps));
     let unit = UNIT_POS as usize;
     let (ins, outs) = (work.channels_in as usize, work.channels_out as usize);
     let (batch, groups) = (work.batch as usize, work.groups as usize);
-    let (nx, ny, nz) = (work.nx as usize, work.ny as usize, work.nz as usize);
-    let (ox, oy, oz) = (work.ox as usize, work.oy as usize, work.oz as usize);
-    let (kx, ky, kz) = (work.kx as usize, work.ky as usize, work.kz as usize);
+    let (nx, ny, nz) = work.input.axes();
+    let (ox, oy, oz) = work.output.axes();
+    let (kx, ky, kz) = work.kernel.axes();
     let positions = batch * ox * oy * oz;
 
     let (tiles_in, tiles_out) = (ins.div_ceil(n), outs.div_ceil(m));
@@ -102,10 +100,10 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
     let (group, piece) = (rest % groups, rest / groups);
     let from = piece * work.span as usize;
     let to = usize::min(from + work.span as usize, positions);
-    let begin_x = i32::cast_from(a * work.apart_x as usize) - i32::cast_from(work.pad_x);
-    let begin_y = i32::cast_from(b * work.apart_y as usize) - i32::cast_from(work.pad_y);
-    let begin_z = i32::cast_from(c * work.apart_z as usize) - i32::cast_from(work.pad_z);
-    let apart = i32::cast_from(work.apart_z);
+    let begin_x = i32::cast_from(a * work.apart.x as usize) - i32::cast_from(work.pad.x);
+    let begin_y = i32::cast_from(b * work.apart.y as usize) - i32::cast_from(work.pad.y);
+    let begin_z = i32::cast_from(c * work.apart.z as usize) - i32::cast_from(work.pad.z);
+    let apart = i32::cast_from(work.apart.z);
     let (limit_x, limit_y, limit_z) = (i32::cast_from(nx), i32::cast_from(ny), i32::cast_from(nz));
 
     // A plane brings eight neighbours of four channels: whole sectors of memory, to different banks.
@@ -180,9 +178,9 @@ pub(super) fn weight_tile_kernel<F: Float, S: Float>(
                 let value = gradient[select(is_read, place + comptime!(i * each) * plane, 0usize)];
                 brought[i] = S::cast_from(select(is_read, value, F::from_int(0)));
             }
-            let at_x = i32::cast_from(x * work.stride_x as usize) + begin_x;
-            let at_y = i32::cast_from(y * work.stride_y as usize) + begin_y;
-            let at_z = i32::cast_from(z * work.stride_z as usize) + begin_z;
+            let at_x = i32::cast_from(x * work.stride.x as usize) + begin_x;
+            let at_y = i32::cast_from(y * work.stride.y as usize) + begin_y;
+            let at_z = i32::cast_from(z * work.stride.z as usize) + begin_z;
             let in_x = at_x >= 0i32 && at_x < limit_x;
             let in_y = at_y >= 0i32 && at_y < limit_y;
             let plane = nx * ny * nz;

@@ -5,9 +5,10 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::add_pieces;
+use super::three::three;
 use super::tile_kernel::UNITS;
 use super::tiles::{multiplies, reads_quads};
-use super::weight_tile_kernel::{WeightTile, WeightWorkLaunch, weight_tile_kernel};
+use super::weight_tile_kernel::{WeightOptions, WeightTile, WeightWorkLaunch, weight_tile_kernel};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{element, empty};
 
@@ -61,18 +62,20 @@ pub(super) fn run(x: &CubeTensor, dy: &CubeTensor, g: &Geometry, weight: [usize;
     let tasks = tasks * pieces;
     let parts = empty(x, [pieces, g.groups * g.weight_len()], DType::F32);
     let u = |n: usize| n as u32;
-    let [nx, ny, nz] = g.input.map(u);
-    let [ox, oy, oz] = g.output.map(u);
-    let [kx, ky, kz] = g.kernel.map(u);
-    let [stride_x, stride_y, stride_z] = g.stride.map(u);
-    let [apart_x, apart_y, apart_z] = g.dilation.map(u);
-    let [pad_x, pad_y, pad_z] = g.padding.map(u);
-    let [tasks_, batch, groups, ins, outs, span] =
-        [tasks, g.batch, g.groups, g.channels_in, g.channels_out, span].map(u);
-    let work = WeightWorkLaunch::new(
-        tasks_, batch, groups, ins, outs, span, nx, ny, nz, ox, oy, oz, kx, ky, kz, stride_x, stride_y, stride_z,
-        apart_x, apart_y, apart_z, pad_x, pad_y, pad_z,
-    );
+    let work = WeightWorkLaunch {
+        tasks: u(tasks),
+        batch: u(g.batch),
+        groups: u(g.groups),
+        channels_in: u(g.channels_in),
+        channels_out: u(g.channels_out),
+        span: u(span),
+        input: three(g.input),
+        output: three(g.output),
+        kernel: three(g.kernel),
+        stride: three(g.stride),
+        apart: three(g.dilation),
+        pad: three(g.padding),
+    };
     let staged = if matrices { x.dtype } else { DType::F32 };
     let dim = CubeDim::new_1d(UNITS as u32);
     let count = cubecl::calculate_cube_count_elemwise(&x.client, tasks * UNITS, dim);
@@ -87,9 +90,7 @@ pub(super) fn run(x: &CubeTensor, dy: &CubeTensor, g: &Geometry, weight: [usize;
             dy.clone().into_tensor_arg(),
             parts.clone().into_tensor_arg(),
             work,
-            tile,
-            matrices,
-            reads_quads(x),
+            WeightOptions { tile, matrices, quads: reads_quads(x) },
             element(x),
             super::tiles::element_of(staged),
         );

@@ -8,6 +8,7 @@ use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
 use super::axis::Axis;
+use super::three::{offsets, three};
 use super::{OUTS, Sizes, SizesLaunch, add_pieces, is_read, outs, weight_tiles};
 use crate::conv3d::geometry::Geometry;
 use crate::gpu::{element, empty, ordered};
@@ -47,17 +48,24 @@ pub(super) fn weights(x: CubeTensor, dy: CubeTensor, g: &Geometry) -> CubeTensor
     let client = x.client.clone();
     let total = g.groups * g.weight_len();
     let parts = empty(&x, [pieces, total], DType::F32);
-    let [ox, oy, oz] = g.output.map(|n| n as u32);
-    let [nx, ny, nz] = g.input.map(|n| n as u32);
-    let [begin_x, begin_y, begin_z] = axes.map(|axis| axis.begin as i32);
-    let [stride_x, _, stride_z] = g.stride.map(|n| n as u32);
-    let [apart_x, _, apart_z] = g.dilation.map(|n| n as u32);
-    let [groups_, ins, all, taps_x, taps_z, tasks, pieces_, batch] =
-        [g.groups, g.channels_in, g.channels_out, kx, kz, each_piece * pieces, pieces, g.batch].map(|n| n as u32);
-    let sizes = SizesLaunch::new(
-        tasks, groups_, ins, all, nx, ny, nz, ox, oy, oz, taps_x, taps_z, stride_x, stride_z, apart_x, apart_z,
-        begin_x, begin_y, begin_z,
-    );
+    let u = |n: usize| n as u32;
+    let [stride_x, _, stride_z] = g.stride.map(u);
+    let [apart_x, _, apart_z] = g.dilation.map(u);
+    let sizes = SizesLaunch {
+        units: u(each_piece * pieces),
+        groups: u(g.groups),
+        channels_in: u(g.channels_in),
+        channels_out: u(g.channels_out),
+        input: three(g.input),
+        output: three(g.output),
+        kx: u(kx),
+        kz: u(kz),
+        stride_x,
+        stride_z,
+        apart_x,
+        apart_z,
+        begin: offsets(axes.map(|axis| axis.begin)),
+    };
     let dim = CubeDim::new_1d(LANES as u32);
     let count = cubecl::calculate_cube_count_elemwise(&client, each_piece * pieces * LANES, dim);
     let (image, gradient) = (x.clone().into_tensor_arg(), dy.into_tensor_arg());
@@ -71,47 +79,56 @@ pub(super) fn weights(x: CubeTensor, dy: CubeTensor, g: &Geometry) -> CubeTensor
             image,
             gradient,
             parts.clone().into_tensor_arg(),
-            sizes,
-            batch,
-            pieces_,
-            outs,
-            ky,
-            together,
-            axes[1].stride,
-            axes[1].apart,
+            WorkLaunch { sizes, batch: u(g.batch), pieces: u(pieces) },
+            UnitTile { outs, taps: ky, together, stride: axes[1].stride, apart: axes[1].apart },
             element(&x),
         );
     }
     add_pieces(&x, parts, None, pieces, weight)
 }
 
+/// What the kernel goes by; a unit of its sizes is a workgroup.
+#[derive(CubeLaunch, CubeType)]
+struct Work {
+    sizes: Sizes,
+    batch: u32,
+    pieces: u32,
+}
+
+/// What a unit computes: channels of the output, taps along the second axis and neighbours along the last,
+/// and what the second axis is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct UnitTile {
+    outs: usize,
+    taps: usize,
+    together: usize,
+    stride: usize,
+    apart: usize,
+}
+
 /// A workgroup for a piece of the positions, a group, `outs` output channels, an input channel, a tap
 /// along the first axis, and `together` ones along the last.
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
 fn weights_kernel<F: Float>(
     input: &Tensor<F>,
     gradient: &Tensor<F>,
     parts: &mut Tensor<f32>,
-    sizes: &Sizes,
-    batch: u32,
-    pieces: u32,
-    #[comptime] outs: usize,
-    #[comptime] taps: usize,
-    #[comptime] together: usize,
-    #[comptime] stride: usize,
-    #[comptime] apart: usize,
+    work: &Work,
+    #[comptime] unit_tile: UnitTile,
     #[define(F)] _of: ElemType,
 ) {
+    let sizes = &work.sizes;
     let task = CUBE_POS;
     if task >= sizes.units as usize {
         terminate!();
     }
-    let (ox, oy, oz) = (sizes.ox as usize, sizes.oy as usize, sizes.oz as usize);
-    let (nx, ny, nz) = (sizes.nx as usize, sizes.ny as usize, sizes.nz as usize);
+    let (outs, taps, together) = comptime!((unit_tile.outs, unit_tile.taps, unit_tile.together));
+    let (stride, apart) = comptime!((unit_tile.stride, unit_tile.apart));
+    let (ox, oy, oz) = sizes.output.axes();
+    let (nx, ny, nz) = sizes.input.axes();
     let (ins, all) = (sizes.channels_in as usize, sizes.channels_out as usize);
     let (kx, kz) = (sizes.kx as usize, sizes.kz as usize);
-    let pieces = pieces as usize;
+    let pieces = work.pieces as usize;
     let piece = task % pieces;
     let rest = task / pieces;
     let spans = kz / together;
@@ -136,7 +153,7 @@ fn weights_kernel<F: Float>(
     let mut values = Array::<f32>::new(lines);
     let mut slopes = Array::<f32>::new(comptime!(ROWS * outs));
     let blocks = oy.div_ceil(ROWS);
-    let runs = batch as usize * ox * blocks * oz;
+    let runs = work.batch as usize * ox * blocks * oz;
     let plane = ox * oy * oz;
     let mut run = piece * LANES + UNIT_POS as usize;
     while run < runs {
@@ -156,13 +173,13 @@ fn weights_kernel<F: Float>(
                 slopes[comptime!(row * outs + o)] = select(there, value, 0.0f32);
             }
         }
-        let at_x = i32::cast_from(x * sizes.stride_x as usize + a * sizes.apart_x as usize) + sizes.begin_x;
+        let at_x = i32::cast_from(x * sizes.stride_x as usize + a * sizes.apart_x as usize) + sizes.begin.x;
         let in_x = at_x >= 0i32 && at_x < i32::cast_from(nx);
-        let first_y = i32::cast_from(y * stride) + sizes.begin_y;
+        let first_y = i32::cast_from(y * stride) + sizes.begin.y;
         #[unroll]
         for c in 0..together {
             let at_z =
-                i32::cast_from(z * sizes.stride_z as usize + (c_first + c) * sizes.apart_z as usize) + sizes.begin_z;
+                i32::cast_from(z * sizes.stride_z as usize + (c_first + c) * sizes.apart_z as usize) + sizes.begin.z;
             let inside = in_x && at_z >= 0i32 && at_z < i32::cast_from(nz);
             #[unroll]
             for line in 0..lines {

@@ -2,8 +2,8 @@
 
 use cubecl::prelude::*;
 
-use super::together::{Rule, Waiting, arguments, size, take};
-use super::{Gate, Values, back, decayed, given, left_out, place_after};
+use super::together::{Rule, Waiting, after, arguments, decided, size, take};
+use super::{Decided, Gate, Tensors, Values, back, decayed, given, left_out, place_after};
 use crate::gpu::{UNITS, own, primitive};
 use crate::update::AdamStep;
 use crate::update::decided::Decision;
@@ -57,28 +57,29 @@ pub(super) fn launch(waiting: &[Waiting], AdamNumbers { step, logarithms, amsgra
         &g.client.clone(),
         cubes,
         dim,
-        arguments(waiting, |one| one.tensors.first()),
-        arguments(waiting, |one| one.tensors.get(1)),
-        arguments(waiting, |one| one.tensors.get(2)),
-        arguments(waiting, |one| one.tensors.get(3)),
+        AdamTensorsLaunch {
+            p: arguments(waiting, |one| one.tensors.first()),
+            mean: arguments(waiting, |one| one.tensors.get(1)),
+            square: arguments(waiting, |one| one.tensors.get(2)),
+            largest: arguments(waiting, |one| one.tensors.get(3)),
+        },
         arguments(waiting, |one| Some(&one.g)),
-        gate.taken.clone().into_tensor_arg(),
-        arguments(waiting, |one| one.gate.decided.then_some(&one.gate.before)),
-        arguments(waiting, |one| one.gate.decided.then_some(&one.gate.after)),
-        step.lr,
-        step.shrink,
-        step.weight_decay,
-        new,
-        keep,
-        other,
-        step.correction,
-        step.eps,
-        logarithms[0],
-        logarithms[1],
-        gate.count,
-        waiting.len(),
-        amsgrad,
-        gate.decided,
+        decided(waiting),
+        after(waiting),
+        AdamScalarsLaunch {
+            lr: step.lr,
+            shrink: step.shrink,
+            weight_decay: step.weight_decay,
+            new,
+            keep,
+            other,
+            correction: step.correction,
+            eps: step.eps,
+            log_first: logarithms[0],
+            log_second: logarithms[1],
+            number: gate.count,
+        },
+        AdamOptions { count: waiting.len(), amsgrad, decided: gate.decided },
     );
 }
 
@@ -91,65 +92,86 @@ fn corrected(logarithm: f32, count: f32) -> f32 {
     select(y > -0.5f32, -y * series, 1.0f32 - y.exp())
 }
 
-/// A workgroup for some values of one of the parameters.
-#[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
-fn adam_kernel(
-    p: &mut Sequence<OwnedTensor<f32>>,
-    mean: &mut Sequence<OwnedTensor<f32>>,
-    square: &mut Sequence<OwnedTensor<f32>>,
-    largest: &mut Sequence<OwnedTensor<f32>>,
-    g: &Sequence<OwnedTensor<f32>>,
-    taken: &Tensor<f32>,
-    before: &Sequence<OwnedTensor<f32>>,
-    after: &mut Sequence<OwnedTensor<f32>>,
+/// The parameters and their state, in place.
+#[derive(CubeLaunch, CubeType)]
+struct AdamTensors {
+    p: Tensors,
+    mean: Tensors,
+    square: Tensors,
+    largest: Tensors,
+}
+
+#[derive(CubeLaunch, CubeType)]
+struct AdamScalars {
     lr: f32,
     shrink: f32,
     weight_decay: f32,
+    /// Share of the gradient in the mean.
     new: f32,
+    /// The decay of the mean square, and its complement.
     keep: f32,
     other: f32,
     correction: f32,
     eps: f32,
+    /// Logarithms of the decays.
     log_first: f32,
     log_second: f32,
+    /// The number of the step.
     number: f32,
-    #[comptime] count: usize,
-    #[comptime] amsgrad: bool,
-    #[comptime] decided: bool,
+}
+
+/// Compile-time options of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct AdamOptions {
+    /// The number of parameters.
+    count: usize,
+    amsgrad: bool,
+    decided: bool,
+}
+
+/// A workgroup for some values of one of the parameters.
+#[cube(launch)]
+fn adam_kernel(
+    tensors: &mut AdamTensors,
+    g: &Tensors,
+    decision: &Decided,
+    after: &mut Tensors,
+    by: &AdamScalars,
+    #[comptime] options: AdamOptions,
 ) {
-    let takes = if comptime!(decided) { taken[0] != 0.0f32 } else { true.runtime() };
+    let decided = comptime!(options.decided);
+    let takes = if comptime!(decided) { decision.taken[0] != 0.0f32 } else { true.runtime() };
     let mut begin = 0usize;
     #[unroll]
-    for which in 0..count {
+    for which in 0..options.count {
         let g = g.index(which);
         let at = place_after(begin);
         if CUBE_POS >= begin && at < g.len() {
-            let mut lr = lr;
-            let mut correction = correction;
+            let mut lr = by.lr;
+            let mut correction = by.correction;
             if comptime!(decided) {
-                let steps = number - left_out(before, after, which, at, takes);
-                lr /= corrected(log_first, steps);
-                correction *= corrected(log_second, steps).sqrt();
+                let steps = by.number - left_out(&decision.before, after, which, at, takes);
+                lr /= corrected(by.log_first, steps);
+                correction *= corrected(by.log_second, steps).sqrt();
             }
             if takes {
-                let value = p.index(which)[at] * shrink;
-                let g = decayed(g[at], value, weight_decay);
-                let last = mean.index(which)[at];
-                let first = last + (g - last) * new;
-                let second = square.index(which)[at] * keep + g * g * other;
-                mean.index_mut(which)[at] = first;
-                square.index_mut(which)[at] = second;
-                let under = if comptime!(amsgrad) {
-                    let most = largest.index(which)[at];
+                let value = tensors.p.index(which)[at] * by.shrink;
+                let g = decayed(g[at], value, by.weight_decay);
+                let last = tensors.mean.index(which)[at];
+                let first = last + (g - last) * by.new;
+                let second = tensors.square.index(which)[at] * by.keep + g * g * by.other;
+                tensors.mean.index_mut(which)[at] = first;
+                tensors.square.index_mut(which)[at] = second;
+                let under = if comptime!(options.amsgrad) {
+                    let most = tensors.largest.index(which)[at];
                     // NaN stays NaN.
                     let most = select(second <= most, most, second);
-                    largest.index_mut(which)[at] = most;
+                    tensors.largest.index_mut(which)[at] = most;
                     most
                 } else {
                     second
                 };
-                p.index_mut(which)[at] = value - first / (under.sqrt() / correction + eps) * lr;
+                tensors.p.index_mut(which)[at] = value - first / (under.sqrt() / correction + by.eps) * lr;
             }
         }
         begin += g.len().div_ceil(UNITS);

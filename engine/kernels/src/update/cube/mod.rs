@@ -22,6 +22,16 @@ pub(super) use together::together;
 /// A parameter, its gradient or its state; within kernels a tensor is CubeCL's.
 type Values = burn::tensor::Tensor<1>;
 
+/// A tensor of each of the parameters of a launch, or none.
+type Tensors = Sequence<OwnedTensor<f32>>;
+
+/// What a launch reads of a decision: the tensors of [`Gate`].
+#[derive(CubeLaunch, CubeType)]
+struct Decided {
+    taken: OwnedTensor<f32>,
+    before: Tensors,
+}
+
 /// The tensors to write to, and the gradient.
 fn given<const N: usize>(tensors: [Values; N], g: &Values) -> ([CubeTensor; N], CubeTensor) {
     let [g] = ordered([primitive(g.clone())]);
@@ -66,13 +76,7 @@ fn place_after(begin: usize) -> usize {
 /// How many steps of a parameter were left out before this one; the one of its first value notes
 /// whether this one is.
 #[cube]
-fn left_out(
-    before: &Sequence<OwnedTensor<f32>>,
-    after: &mut Sequence<OwnedTensor<f32>>,
-    #[comptime] which: usize,
-    at: usize,
-    takes: bool,
-) -> f32 {
+fn left_out(before: &Tensors, after: &mut Tensors, #[comptime] which: usize, at: usize, takes: bool) -> f32 {
     let count = before.index(which)[0];
     if at == 0 {
         after.index_mut(which)[0] = count + select(takes, 0.0f32, 1.0f32);

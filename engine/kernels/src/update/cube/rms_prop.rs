@@ -2,8 +2,8 @@
 
 use cubecl::prelude::*;
 
-use super::together::{Rule, Waiting, arguments, size, take};
-use super::{Gate, Values, back, decayed, given, left_out, place_after};
+use super::together::{Rule, Waiting, after, arguments, decided, size, take};
+use super::{Decided, Gate, Tensors, Values, back, decayed, given, left_out, place_after};
 use crate::gpu::{UNITS, own, primitive};
 use crate::update::RmsPropStep;
 use crate::update::decided::Decision;
@@ -55,81 +55,99 @@ pub(super) fn launch(waiting: &[Waiting], RmsPropNumbers { step, centered, movin
         &g.client.clone(),
         cubes,
         dim,
-        arguments(waiting, |one| one.tensors.first()),
-        arguments(waiting, |one| one.tensors.get(1)),
-        arguments(waiting, |one| one.tensors.get(2).filter(|_| centered)),
-        arguments(waiting, |one| one.tensors.last().filter(|_| moving)),
+        RmsPropTensorsLaunch {
+            p: arguments(waiting, |one| one.tensors.first()),
+            square: arguments(waiting, |one| one.tensors.get(1)),
+            mean: arguments(waiting, |one| one.tensors.get(2).filter(|_| centered)),
+            direction: arguments(waiting, |one| one.tensors.last().filter(|_| moving)),
+        },
         arguments(waiting, |one| Some(&one.g)),
-        gate.taken.clone().into_tensor_arg(),
-        arguments(waiting, |one| one.gate.decided.then_some(&one.gate.before)),
-        arguments(waiting, |one| one.gate.decided.then_some(&one.gate.after)),
-        step.lr,
-        step.weight_decay,
-        step.alpha[0],
-        step.alpha[1],
-        step.eps,
-        step.momentum,
-        waiting.len(),
-        centered,
-        moving,
-        gate.decided,
+        decided(waiting),
+        after(waiting),
+        RmsPropScalarsLaunch {
+            lr: step.lr,
+            weight_decay: step.weight_decay,
+            keep: step.alpha[0],
+            new: step.alpha[1],
+            eps: step.eps,
+            momentum: step.momentum,
+        },
+        RmsPropOptions { count: waiting.len(), centered, moving, decided: gate.decided },
     );
 }
 
-/// A workgroup for some values of one of the parameters.
-#[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
-fn rms_prop_kernel(
-    p: &mut Sequence<OwnedTensor<f32>>,
-    square: &mut Sequence<OwnedTensor<f32>>,
-    mean: &mut Sequence<OwnedTensor<f32>>,
-    direction: &mut Sequence<OwnedTensor<f32>>,
-    g: &Sequence<OwnedTensor<f32>>,
-    taken: &Tensor<f32>,
-    before: &Sequence<OwnedTensor<f32>>,
-    after: &mut Sequence<OwnedTensor<f32>>,
+/// The parameters and their state, in place.
+#[derive(CubeLaunch, CubeType)]
+struct RmsPropTensors {
+    p: Tensors,
+    square: Tensors,
+    mean: Tensors,
+    direction: Tensors,
+}
+
+#[derive(CubeLaunch, CubeType)]
+struct RmsPropScalars {
     lr: f32,
     weight_decay: f32,
+    /// The decay of the means, and its complement.
     keep: f32,
     new: f32,
     eps: f32,
     momentum: f32,
-    #[comptime] count: usize,
-    #[comptime] centered: bool,
-    #[comptime] moving: bool,
-    #[comptime] decided: bool,
+}
+
+/// Compile-time options of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct RmsPropOptions {
+    /// The number of parameters.
+    count: usize,
+    centered: bool,
+    moving: bool,
+    decided: bool,
+}
+
+/// A workgroup for some values of one of the parameters.
+#[cube(launch)]
+fn rms_prop_kernel(
+    tensors: &mut RmsPropTensors,
+    g: &Tensors,
+    decision: &Decided,
+    after: &mut Tensors,
+    by: &RmsPropScalars,
+    #[comptime] options: RmsPropOptions,
 ) {
-    let takes = if comptime!(decided) { taken[0] != 0.0f32 } else { true.runtime() };
+    let decided = comptime!(options.decided);
+    let takes = if comptime!(decided) { decision.taken[0] != 0.0f32 } else { true.runtime() };
     let mut begin = 0usize;
     #[unroll]
-    for which in 0..count {
+    for which in 0..options.count {
         let g = g.index(which);
         let at = place_after(begin);
         if CUBE_POS >= begin && at < g.len() {
             if comptime!(decided) {
-                left_out(before, after, which, at, takes);
+                left_out(&decision.before, after, which, at, takes);
             }
             if takes {
-                let value = p.index(which)[at];
-                let g = decayed(g[at], value, weight_decay);
-                let second = square.index(which)[at] * keep + g * g * new;
-                square.index_mut(which)[at] = second;
-                let spread = if comptime!(centered) {
-                    let first = mean.index(which)[at] * keep + g * new;
-                    mean.index_mut(which)[at] = first;
+                let value = tensors.p.index(which)[at];
+                let g = decayed(g[at], value, by.weight_decay);
+                let second = tensors.square.index(which)[at] * by.keep + g * g * by.new;
+                tensors.square.index_mut(which)[at] = second;
+                let spread = if comptime!(options.centered) {
+                    let first = tensors.mean.index(which)[at] * by.keep + g * by.new;
+                    tensors.mean.index_mut(which)[at] = first;
                     second - first * first
                 } else {
                     second
                 };
-                let step = g / (spread.sqrt() + eps);
-                let along = if comptime!(moving) {
-                    let moved = direction.index(which)[at] * momentum + step;
-                    direction.index_mut(which)[at] = moved;
+                let step = g / (spread.sqrt() + by.eps);
+                let along = if comptime!(options.moving) {
+                    let moved = tensors.direction.index(which)[at] * by.momentum + step;
+                    tensors.direction.index_mut(which)[at] = moved;
                     moved
                 } else {
                     step
                 };
-                p.index_mut(which)[at] = value - along * lr;
+                tensors.p.index_mut(which)[at] = value - along * by.lr;
             }
         }
         begin += g.len().div_ceil(UNITS);

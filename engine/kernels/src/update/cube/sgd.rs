@@ -2,8 +2,8 @@
 
 use cubecl::prelude::*;
 
-use super::together::{Rule, Waiting, arguments, size, take};
-use super::{Gate, Values, back, decayed, given, left_out, place_after};
+use super::together::{Rule, Waiting, after, arguments, decided, size, take};
+use super::{Decided, Gate, Tensors, Values, back, decayed, given, left_out, place_after};
 use crate::gpu::UNITS;
 use crate::update::SgdStep;
 use crate::update::decided::Decision;
@@ -45,63 +45,83 @@ pub(super) fn launch(waiting: &[Waiting], SgdNumbers { step, first }: SgdNumbers
         &g.client.clone(),
         cubes,
         dim,
-        arguments(waiting, |one| one.tensors.first()),
-        arguments(waiting, |one| one.tensors.get(1)),
+        SgdTensorsLaunch {
+            p: arguments(waiting, |one| one.tensors.first()),
+            direction: arguments(waiting, |one| one.tensors.get(1)),
+        },
         arguments(waiting, |one| Some(&one.g)),
-        gate.taken.clone().into_tensor_arg(),
-        arguments(waiting, |one| one.gate.decided.then_some(&one.gate.before)),
-        arguments(waiting, |one| one.gate.decided.then_some(&one.gate.after)),
-        step.lr,
-        step.weight_decay,
-        step.momentum,
-        step.share,
-        first,
-        gate.count,
-        waiting.len(),
-        step.nesterov,
-        gate.decided,
+        decided(waiting),
+        after(waiting),
+        SgdScalarsLaunch {
+            lr: step.lr,
+            weight_decay: step.weight_decay,
+            momentum: step.momentum,
+            share: step.share,
+            first,
+            number: gate.count,
+        },
+        SgdOptions { count: waiting.len(), nesterov: step.nesterov, decided: gate.decided },
     );
 }
 
-/// A workgroup for some values of one of the parameters.
-#[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
-fn sgd_kernel(
-    p: &mut Sequence<OwnedTensor<f32>>,
-    direction: &mut Sequence<OwnedTensor<f32>>,
-    g: &Sequence<OwnedTensor<f32>>,
-    taken: &Tensor<f32>,
-    before: &Sequence<OwnedTensor<f32>>,
-    after: &mut Sequence<OwnedTensor<f32>>,
+/// The parameters and their state, in place.
+#[derive(CubeLaunch, CubeType)]
+struct SgdTensors {
+    p: Tensors,
+    direction: Tensors,
+}
+
+#[derive(CubeLaunch, CubeType)]
+struct SgdScalars {
     lr: f32,
     weight_decay: f32,
     momentum: f32,
     share: f32,
+    /// The share in the first step that is taken.
     first: f32,
+    /// The number of the step.
     number: f32,
-    #[comptime] count: usize,
-    #[comptime] nesterov: bool,
-    #[comptime] decided: bool,
+}
+
+/// Compile-time options of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct SgdOptions {
+    /// The number of parameters.
+    count: usize,
+    nesterov: bool,
+    decided: bool,
+}
+
+/// A workgroup for some values of one of the parameters.
+#[cube(launch)]
+fn sgd_kernel(
+    tensors: &mut SgdTensors,
+    g: &Tensors,
+    decision: &Decided,
+    after: &mut Tensors,
+    by: &SgdScalars,
+    #[comptime] options: SgdOptions,
 ) {
-    let takes = if comptime!(decided) { taken[0] != 0.0f32 } else { true.runtime() };
+    let decided = comptime!(options.decided);
+    let takes = if comptime!(decided) { decision.taken[0] != 0.0f32 } else { true.runtime() };
     let mut begin = 0usize;
     #[unroll]
-    for which in 0..count {
+    for which in 0..options.count {
         let g = g.index(which);
         let at = place_after(begin);
         if CUBE_POS >= begin && at < g.len() {
-            let mut share = share;
+            let mut share = by.share;
             if comptime!(decided) {
-                let skipped = left_out(before, after, which, at, takes);
-                share = select(skipped == number - 1.0f32, first, share);
+                let skipped = left_out(&decision.before, after, which, at, takes);
+                share = select(skipped == by.number - 1.0f32, by.first, share);
             }
             if takes {
-                let value = p.index(which)[at];
-                let g = decayed(g[at], value, weight_decay);
-                let moved = direction.index(which)[at] * momentum + g * share;
-                direction.index_mut(which)[at] = moved;
-                let along = if comptime!(nesterov) { g + moved * momentum } else { moved };
-                p.index_mut(which)[at] = value - along * lr;
+                let value = tensors.p.index(which)[at];
+                let g = decayed(g[at], value, by.weight_decay);
+                let moved = tensors.direction.index(which)[at] * by.momentum + g * share;
+                tensors.direction.index_mut(which)[at] = moved;
+                let along = if comptime!(options.nesterov) { g + moved * by.momentum } else { moved };
+                tensors.p.index_mut(which)[at] = value - along * by.lr;
             }
         }
         begin += g.len().div_ceil(UNITS);

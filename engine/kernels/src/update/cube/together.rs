@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::Gate;
 use super::adam::AdamNumbers;
 use super::rms_prop::RmsPropNumbers;
 use super::sgd::SgdNumbers;
+use super::{DecidedLaunch, Gate};
 use crate::gpu::{UNITS, each};
 
 /// The rule, and the numbers that it goes by.
@@ -99,6 +99,19 @@ pub(super) fn arguments<'a>(
     of: impl Fn(&'a Waiting) -> Option<&'a CubeTensor>,
 ) -> SequenceArg<OwnedTensor<f32>> {
     SequenceArg { values: waiting.iter().filter_map(of).map(|one| one.clone().into_tensor_arg()).collect() }
+}
+
+/// What the steps read of their decision. Without one, what is passed for `taken` is not read.
+pub(super) fn decided(waiting: &[Waiting]) -> DecidedLaunch {
+    DecidedLaunch {
+        taken: waiting[0].gate.taken.clone().into_tensor_arg(),
+        before: arguments(waiting, |one| one.gate.decided.then_some(&one.gate.before)),
+    }
+}
+
+/// Where the steps note how many were left out.
+pub(super) fn after(waiting: &[Waiting]) -> SequenceArg<OwnedTensor<f32>> {
+    arguments(waiting, |one| one.gate.decided.then_some(&one.gate.after))
 }
 
 /// The launch size: workgroups for each of the parameters.
