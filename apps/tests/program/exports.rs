@@ -98,7 +98,7 @@ fn a_bundle_predicts_what_its_run_does() {
     assert!(ours.len() == found.len() && same as f64 > 0.9999 * ours.len() as f64, "{same} of {}", ours.len());
     let again = ["predict", &text(&bundle), "-o", &text(&theirs), "-i", &case];
     assert!(succeed(&[&again[..], &["--device", "cpu"]].concat()).is_empty(), "done by the earlier call");
-    fail(&[&again[..], &["--probabilities"]].concat(), 1, &["--probabilities", "MONAI bundle"]);
+    fail(&[&again[..], &["--uncertainty"]].concat(), 1, &["--uncertainty", "MONAI bundle"]);
 }
 
 #[test]
@@ -225,7 +225,9 @@ fn every_family_of_one_network_becomes_an_onnx_model() {
     let (of_bundle, said) = onnx(&bundle, &[]);
     assert_eq!(operators, said);
     // The weights are the same bytes in both: the longest is that of the lowest level.
-    let model = fs::read(Path::new(&run).join("checkpoints/best/model.safetensors")).expect("weights");
+    let entries = fs::read_dir(Path::new(&run).join("checkpoints")).expect("checkpoints").flatten();
+    let mut files = entries.map(|entry| entry.path().join("network.safetensors"));
+    let model = fs::read(files.find(|path| path.is_file()).expect("a checkpoint")).expect("weights");
     let weights = safetensors::SafeTensors::deserialize(&model).expect("safetensors");
     for (name, tensor) in weights.tensors().iter().filter(|(_, tensor)| tensor.data().len() > 64) {
         let within = |made: &[u8]| made.windows(tensor.data().len()).any(|part| part == tensor.data());

@@ -404,7 +404,7 @@ fn open_trained(path: &Path, options: &OpenOptions) -> Outcome<Trained> {
 }
 
 fn open_recipe(path: &Path, options: &OpenOptions) -> Outcome<Trained> {
-    if path.is_dir() || Package::is_one(path) {
+    if (path.is_dir() && is_model(path)) || Package::is_one(path) {
         let what = "has weights of its own; --weights are for a recipe: remove it, or give the recipe";
         return Err(RecipeError::new(format!("{} {what}", path.display())));
     }
