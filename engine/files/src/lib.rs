@@ -10,7 +10,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Beside that, the headers of NumPy's arrays ([`npy_header`]), which several crates read.
+//! It also reads and writes the headers of NumPy's arrays ([`npy_header`], [`npy_start`]).
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::Builder;
 
-pub use npy::npy_header;
+pub use npy::{NpyHeader, NpyKind, NpyType, npy_header, npy_start};
 
 /// Replaces a file, or creates it.
 ///

@@ -1,11 +1,10 @@
 //! Probabilities of a network's outputs, ensembles of them, and their files (`.npz`).
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use hearth_files::npy_header;
-use npyz::{NpyFile, WriterBuilder};
+use hearth_files::{NpyKind, NpyType, npy_header, npy_start};
 use rayon::prelude::*;
 use zip::result::ZipError;
 use zip::write::SimpleFileOptions;
@@ -135,10 +134,12 @@ pub fn write(path: &Path, probabilities: &Volume) -> Result<()> {
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).large_file(true);
         archive.start_file(format!("{ARRAY}.npy"), options)?;
         let [z, y, x] = probabilities.shape.map(|length| length as u64);
-        let array = npyz::WriteOptions::new().default_dtype().shape(&[probabilities.channels as u64, z, y, x]);
-        let mut array = array.writer(&mut archive).begin_nd()?;
-        array.extend(probabilities.data.iter().copied())?;
-        array.finish()?;
+        archive.write_all(&npy_start(&[probabilities.channels as u64, z, y, x]))?;
+        // In pieces: the compressor takes a call for each.
+        for values in probabilities.data.chunks(1 << 14) {
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            archive.write_all(&bytes)?;
+        }
         archive.finish()?;
         Ok(())
     };
@@ -162,8 +163,8 @@ pub fn read(path: &Path) -> Result<Volume> {
     // A header can name any shape: there are no more values than deflate can unpack what is there to.
     let held = entry.size().min(entry.compressed_size().min(length).saturating_mul(1032));
     let header = npy_header(&mut entry).map_err(file)?;
-    let shape: Vec<usize> = header.shape().iter().map(|length| *length as usize).collect();
-    let values = header.shape().iter().try_fold(1_u64, |n, length| n.checked_mul(*length));
+    let shape: Vec<usize> = header.shape.iter().map(|length| *length as usize).collect();
+    let values = header.shape.iter().try_fold(1_u64, |n, length| n.checked_mul(*length));
     let &[channels, z, y, x] = &shape[..] else {
         return Err(file(format!("the array has {} axes; expected heads and three axes", shape.len())));
     };
@@ -173,10 +174,15 @@ pub fn read(path: &Path) -> Result<Volume> {
     if values.is_none_or(|values| values.saturating_mul(4) > held) {
         return Err(file(format!("the array ends early: {shape:?} values are more than the file has")));
     }
-    if header.order() != npyz::Order::C {
+    if header.fortran_order {
         return Err(file("the array is in Fortran's order; expected C's".to_owned()));
     }
-    let data: Vec<f32> = NpyFile::with_header(header, entry).into_vec().map_err(io)?;
+    let NpyType { kind: NpyKind::Float, size: 4, big_endian: false } = header.descr else {
+        return Err(file(format!("the array holds {}; expected <f4", header.descr)));
+    };
+    let mut bytes = Vec::new();
+    entry.take(4 * values.unwrap_or_default()).read_to_end(&mut bytes).map_err(io)?;
+    let data: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|value| f32::from_le_bytes(*value)).collect();
     Volume::new(channels, [z, y, x], data).ok_or_else(|| file("the array ends early".to_owned()))
 }
 

@@ -2,10 +2,10 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
-use hearth_files::npy_header;
+use hearth_files::{NpyKind, NpyType, npy_header};
 use hearth_image::{Image, affine, host_device};
-use npyz::{Endianness, Order, TypeChar};
 use rayon::prelude::*;
+use zip::ZipArchive;
 
 use super::{Probe, ReadError, ReadOptions, Reader, check_room};
 use crate::nifti::{DataType, voxels};
@@ -66,9 +66,9 @@ pub(super) fn read_named(path: &Path, name: &str) -> Result<(Vec<usize>, Vec<f32
 pub(super) fn array_shape(path: &Path, name: &str) -> Result<Vec<usize>, ReadError> {
     let file = BufReader::new(File::open(path).map_err(|e| ReadError::new(path, e))?);
     let shape = || -> Result<Vec<usize>, String> {
-        let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
+        let mut archive = ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
         let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|_| format!("no array `{name}`"))?;
-        Ok(npy_header(&mut entry)?.shape().iter().map(|length| *length as usize).collect())
+        Ok(npy_header(&mut entry)?.shape.iter().map(|length| *length as usize).collect())
     };
     shape().map_err(|what| ReadError::new(path, what))
 }
@@ -90,7 +90,7 @@ fn open(path: &Path, key: Option<&str>) -> Result<Array, ReadError> {
 }
 
 fn from_npz(file: BufReader<File>, key: Option<&str>) -> Result<Array, String> {
-    let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
+    let mut archive = ZipArchive::new(file).map_err(|e| format!("not an NPZ file: {e}"))?;
     let names: Vec<String> = archive.file_names().filter(|n| n.ends_with(".npy")).map(str::to_owned).collect();
     let first = || names.iter().min().cloned();
     let name = key.map(|k| format!("{k}.npy")).or_else(first).ok_or("an archive without arrays")?;
@@ -114,20 +114,20 @@ enum Element {
 }
 
 impl Element {
-    fn of(kind: TypeChar, size: u64) -> Option<Self> {
+    fn of(NpyType { kind, size, .. }: NpyType) -> Option<Self> {
         Some(Element::Number(match (kind, size) {
-            (TypeChar::Bool, 1) => return Some(Element::Flag),
-            (TypeChar::Float, 2) => return Some(Element::Half),
-            (TypeChar::Uint, 1) => DataType::U8,
-            (TypeChar::Uint, 2) => DataType::U16,
-            (TypeChar::Uint, 4) => DataType::U32,
-            (TypeChar::Uint, 8) => DataType::U64,
-            (TypeChar::Int, 1) => DataType::I8,
-            (TypeChar::Int, 2) => DataType::I16,
-            (TypeChar::Int, 4) => DataType::I32,
-            (TypeChar::Int, 8) => DataType::I64,
-            (TypeChar::Float, 4) => DataType::F32,
-            (TypeChar::Float, 8) => DataType::F64,
+            (NpyKind::Bool, 1) => return Some(Element::Flag),
+            (NpyKind::Float, 2) => return Some(Element::Half),
+            (NpyKind::Uint, 1) => DataType::U8,
+            (NpyKind::Uint, 2) => DataType::U16,
+            (NpyKind::Uint, 4) => DataType::U32,
+            (NpyKind::Uint, 8) => DataType::U64,
+            (NpyKind::Int, 1) => DataType::I8,
+            (NpyKind::Int, 2) => DataType::I16,
+            (NpyKind::Int, 4) => DataType::I32,
+            (NpyKind::Int, 8) => DataType::I64,
+            (NpyKind::Float, 4) => DataType::F32,
+            (NpyKind::Float, 8) => DataType::F64,
             _ => return None,
         }))
     }
@@ -157,11 +157,8 @@ pub(super) struct Numbers {
 impl Numbers {
     /// `size`: the bytes of a number, as the file says it beside the name.
     pub fn named(name: &str, size: usize) -> Result<Self, String> {
-        let known = name.parse::<npyz::TypeStr>().ok().filter(|known| known.size_field() == size as u64);
-        let known = known.and_then(|known| {
-            let stored = Element::of(known.type_char(), known.size_field())?;
-            Some(Numbers { stored, big: known.endianness() == Endianness::Big })
-        });
+        let known = NpyType::parse(name).filter(|known| known.size == size as u64);
+        let known = known.and_then(|known| Some(Numbers { stored: Element::of(known)?, big: known.big_endian }));
         known.ok_or_else(|| format!("elements of type {name:?} in {size} bytes; expected whole or real numbers"))
     }
 
@@ -184,7 +181,7 @@ impl Array {
     /// `length`: the most bytes available, including the header.
     fn read(mut source: impl Read, length: u64) -> Result<Array, String> {
         let header = npy_header(&mut source)?;
-        let shape: Vec<u64> = header.shape().to_vec();
+        let shape = header.shape;
         let count = shape.iter().try_fold(1_u64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_VALUES);
         let count =
             count.ok_or_else(|| format!("an array of shape {shape:?} is over the limit of {MAX_VALUES} values"))?;
@@ -192,15 +189,12 @@ impl Array {
             // The other axes may then have any length, which would make a loop over them unbounded.
             return Err(format!("an array of shape {shape:?} has no values"));
         }
-        let fortran = header.order() == Order::Fortran;
-        let npyz::DType::Plain(dtype) = header.dtype() else {
-            return Err("an array of records; expected one number per element".to_owned());
-        };
-        let size = dtype.size_field();
+        let (fortran, dtype) = (header.fortran_order, header.descr);
+        let size = dtype.size;
         let Some(all) = count.checked_mul(size).filter(|bytes| *bytes <= length) else {
             return Err(format!("the header promises {shape:?} values of {size} bytes, the file has {length} bytes"));
         };
-        let stored = Element::of(dtype.type_char(), size)
+        let stored = Element::of(dtype)
             .ok_or_else(|| format!("elements of type {dtype}; expected whole or real numbers"))?;
         // The bytes, the values, and the values in another order.
         check_room(all + 2 * 4 * count)?;
@@ -210,8 +204,7 @@ impl Array {
             return Err(format!("the array can't be read: it ends after {} of {count} values", read as u64 / size));
         }
         let shape = shape.iter().map(|d| *d as usize).collect();
-        let big = dtype.endianness() == Endianness::Big;
-        Ok(Array { shape, fortran, bytes, stored, big, dtype: dtype.to_string() })
+        Ok(Array { shape, fortran, bytes, stored, big: dtype.big_endian, dtype: dtype.to_string() })
     }
 
     /// Shape and values, the last axis the fastest.

@@ -7,13 +7,12 @@ mod regions;
 mod surfaces;
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use derive_setters::Setters;
 use hearth_dicom::write::Coding;
 use hearth_image::Image;
-use npyz::WriterBuilder;
 
 use crate::nifti::NiftiError;
 use crate::{NiftiOptions, write_nifti};
@@ -120,9 +119,8 @@ pub fn write_image(path: impl AsRef<Path>, image: &Image, options: &WriteOptions
         let [c, x, y, z] = image.data.dims().map(|d| d as u64);
         let shape = if image.meta.spatial_dims == 2 { vec![c, x, y] } else { vec![c, x, y, z] };
         whole(path, |file| {
-            let mut writer = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(file).begin_nd()?;
-            writer.extend(image.to_vec())?;
-            writer.finish()
+            file.write_all(&hearth_files::npy_start(&shape))?;
+            image.to_vec().into_iter().try_for_each(|value| file.write_all(&value.to_le_bytes()))
         })
     } else {
         Err(format(format!("no format is known for this name; expected one that ends in {}", SUFFIXES.join(" "))))

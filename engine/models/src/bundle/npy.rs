@@ -5,15 +5,8 @@ use hearth_data::Image;
 /// The values of an image as `numpy.save` writes them: `[channel, spatial axes...]`, little-endian f32.
 pub(crate) fn encode(image: &Image) -> Vec<u8> {
     let dims = image.data.dims();
-    let shape: Vec<String> = dims[..=image.meta.spatial_dims].iter().map(usize::to_string).collect();
-    let mut head = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", shape.join(", "));
-    // The values begin at a multiple of 64 bytes, behind 10 bytes and a line break.
-    let gap = (head.len() + 11).next_multiple_of(64) - head.len() - 11;
-    head.extend(std::iter::repeat_n(' ', gap));
-    head.push('\n');
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((head.len() as u16).to_le_bytes());
-    bytes.extend(head.as_bytes());
+    let shape: Vec<u64> = dims[..=image.meta.spatial_dims].iter().map(|length| *length as u64).collect();
+    let mut bytes = hearth_files::npy_start(&shape);
     bytes.extend(image.to_vec().into_iter().flat_map(f32::to_le_bytes));
     bytes
 }
