@@ -1,4 +1,4 @@
-//! What holds in every crate: it uses the crates that `ARCHITECTURE.md` gives it, it has no `unsafe` code
+//! What holds in every crate: it uses the crates that `docs/crates.md` gives it, it has no `unsafe` code
 //! unless it needs some, and each lint that is allowed has a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,10 +140,10 @@ fn differences(rows: &[Row], rooms: &[Room]) -> Vec<String> {
 }
 
 #[test]
-fn crates_use_what_the_table_of_architecture_allows() {
-    let rows = table(&read(&root().join("ARCHITECTURE.md"))).unwrap_or_else(|error| panic!("ARCHITECTURE.md: {error}"));
+fn crates_use_what_the_table_allows() {
+    let rows = table(&read(&root().join("docs/crates.md"))).unwrap_or_else(|error| panic!("docs/crates.md: {error}"));
     let found = differences(&rows, &rooms());
-    assert!(found.is_empty(), "ARCHITECTURE.md:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "docs/crates.md:\n{}", found.join("\n"));
 }
 
 #[test]
