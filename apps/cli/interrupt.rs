@@ -16,6 +16,8 @@ enum Stage {
     Running(Arc<AtomicBool>),
     /// This rank has done its part; others stop theirs after a step.
     Waiting,
+    /// Ranks are processes of a launcher, which gets the signal, too; the second one does not wait for them.
+    Launcher(Arc<AtomicBool>),
     /// Cases are done one after another, and what was written stays. Says what becomes of the others.
     Cases(&'static str),
     /// The run was asked to stop already, or there is nothing left to stop.
@@ -30,48 +32,72 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Installs the handler for Ctrl-C and SIGTERM.
+/// Handles Ctrl-C and SIGTERM for a command that prepares a run. A command that starts another one calls this
+/// again: the handler is installed once in a process.
+///
+/// # Errors
+/// Where the operating system refuses the handler.
 pub fn listen() -> Outcome {
-    ctrlc::set_handler(|| {
-        let mut stage = lock(&STAGE);
-        match &*stage {
-            Stage::Preparing => {
-                let kept = remove_empty();
-                match kept {
-                    None => note!("\ninterrupted before the first step; nothing was written"),
-                    Some(kept) => {
-                        note!("\ninterrupted before the first step; what was written is in {}", kept.display())
-                    }
-                }
-                leave();
+    begin(Stage::Preparing)
+}
+
+/// Handles them for a command that does one case after another, each of which has its own files.
+pub fn listen_between_cases() -> Outcome {
+    begin(Stage::Cases("the same command, without --overwrite, does the rest"))
+}
+
+/// Handles them for a command whose ranks are processes of a launcher: the first one sets `asked`.
+pub fn listen_to_launcher(asked: Arc<AtomicBool>) -> Outcome {
+    begin(Stage::Launcher(asked))
+}
+
+/// Sets what a signal does from now on, and installs the handler if it is not yet.
+fn begin(stage: Stage) -> Outcome {
+    static INSTALLED: Mutex<bool> = Mutex::new(false);
+    *lock(&STAGE) = stage;
+    let mut installed = lock(&INSTALLED);
+    if !*installed {
+        ctrlc::set_handler(handle).while_doing(|| "cannot listen for Ctrl-C")?;
+        *installed = true;
+    }
+    Ok(())
+}
+
+fn handle() {
+    let mut stage = lock(&STAGE);
+    match &*stage {
+        Stage::Preparing => {
+            let kept = remove_empty();
+            match kept {
+                None => note!("\ninterrupted before the first step; nothing was written"),
+                Some(kept) => note!("\ninterrupted before the first step; what was written is in {}", kept.display()),
             }
-            Stage::Cases(others) => {
-                note!("\ninterrupted: what was written is complete; {others}");
-                leave();
-            }
-            Stage::Running(flag) => {
-                flag.store(true, Ordering::SeqCst);
-                *stage = Stage::Ending;
-                let more = "press Ctrl-C again to stop at once";
-                note!("\ninterrupted: finishing this step and writing a checkpoint ({more})");
-            }
-            Stage::Waiting => *stage = Stage::Ending,
-            Stage::Ending => leave(),
+            leave();
         }
-    })
-    .while_doing(|| "cannot listen for Ctrl-C")
+        Stage::Cases(others) => {
+            note!("\ninterrupted: what was written is complete; {others}");
+            leave();
+        }
+        Stage::Running(flag) => {
+            flag.store(true, Ordering::SeqCst);
+            *stage = Stage::Ending;
+            let more = "press Ctrl-C again to stop at once";
+            note!("\ninterrupted: finishing this step and writing a checkpoint ({more})");
+        }
+        Stage::Launcher(asked) => {
+            if asked.swap(true, Ordering::SeqCst) {
+                std::process::exit(130);
+            }
+        }
+        Stage::Waiting => *stage = Stage::Ending,
+        Stage::Ending => leave(),
+    }
 }
 
 /// Ends the program; nothing that is half written stays.
 fn leave() -> ! {
     hearth_files::remove_unfinished();
     std::process::exit(130)
-}
-
-/// Installs the handler for a command that does one case after another, each of which has its own files.
-pub fn listen_between_cases() -> Outcome {
-    *lock(&STAGE) = Stage::Cases("the same command, without --overwrite, does the rest");
-    listen()
 }
 
 /// This command does not go on where it was ended.

@@ -15,7 +15,7 @@ use hearth_train::distributed::{At, DEADLINE, Launcher, Placement, connect, thre
 use crate::cores;
 use crate::error::{Context, Failure, Outcome};
 use crate::run::is_reported;
-use crate::{note, terminal};
+use crate::{interrupt, note, terminal};
 
 /// How often ranks that failed are started again.
 pub struct Restarts<'a> {
@@ -174,13 +174,7 @@ fn find(name: &str) -> Option<PathBuf> {
 fn processes(launcher: &Path, count: usize, restarts: Restarts<'_>) -> Outcome {
     // Ctrl-C reaches the launcher, too, which asks the ranks to end; this process waits for that.
     let asked = Arc::new(AtomicBool::new(false));
-    let here = Arc::clone(&asked);
-    let wait = move || {
-        if here.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
-        }
-    };
-    ctrlc::set_handler(wait).while_doing(|| "cannot listen for Ctrl-C")?;
+    interrupt::listen_to_launcher(Arc::clone(&asked))?;
     let mut again = 0;
     loop {
         let status = launch(launcher, count, again > 0)?;

@@ -30,6 +30,8 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// Drop an incomplete last batch.
     pub drop_last: bool,
+    /// Drop a last batch of a single case, where batches have more: batch norms cannot learn from it.
+    pub drop_single: bool,
     /// How often each batch is repeated: for data that is slower than the training.
     pub repeats: usize,
     /// The device that batches are moved to, on the thread that prepares them.
@@ -47,6 +49,7 @@ impl Default for LoaderOptions {
             buffer: 2,
             seed: 0,
             drop_last: false,
+            drop_single: false,
             repeats: 1,
             device: None,
             collate: Collate::List,
@@ -108,7 +111,9 @@ impl DataLoader {
     fn distinct(&self) -> usize {
         let cases = self.sampler.as_ref().map_or_else(|| self.dataset.len(), |s| s.len());
         let size = self.options.batch_size;
-        if self.options.drop_last { cases / size } else { cases.div_ceil(size) }
+        let LoaderOptions { drop_last, drop_single, .. } = self.options;
+        let drops = drop_last || (drop_single && size > 1 && cases % size == 1);
+        if drops { cases / size } else { cases.div_ceil(size) }
     }
 
     /// Whether an epoch has no batch.
@@ -319,7 +324,8 @@ impl PatchLoader {
                     }
                 }
                 let count = size.min(waiting.len());
-                if count == 0 || (count < size && options.drop_last) {
+                let drops = options.drop_last || (options.drop_single && count == 1);
+                if count == 0 || (count < size && drops) {
                     return None;
                 }
                 let samples: Vec<Sample> = waiting.drain(..count).collect();

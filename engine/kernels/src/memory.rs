@@ -61,8 +61,17 @@ fn limit_of_held() -> usize {
     LIMIT.load(Ordering::Relaxed) / 8 * 7
 }
 
+/// Whether [`KeepLarge`] is the allocator of this process and counts its large blocks.
+pub fn is_counted() -> bool {
+    // A large block that is in use while the count is read; its pages are never touched.
+    let block = std::hint::black_box(Vec::<u8>::with_capacity(8 << 20));
+    let counted = in_use() > 0;
+    drop(block);
+    counted
+}
+
 /// Bytes of the large blocks that this process uses now: volumes, activations, weights. 0 where
-/// [`KeepLarge`] is not its allocator.
+/// [`KeepLarge`] is not its allocator ([`is_counted`]).
 pub fn in_use() -> usize {
     IN_USE.load(Ordering::Relaxed)
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use hearth_data::DataLoader;
+use hearth_nn::layers::has_batch_norm;
 use hearth_nn::losses::PatchAdversarialLoss;
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_train::{AdversaryOptions, GanOptions, GanTrainer, Latents, Ranks, Shown};
@@ -116,7 +117,9 @@ pub fn gan_trainer(
     // Before the work begins.
     let discriminator = judge(plan, &generator)?;
     notice!("{}: {} images train, on {}", cases.name, cases.training.len(), hearth_train::device::name(&plan.device));
-    let loader = training_loader(plan, ranks::training(plan, cases.training, ranks)?, beside)?;
+    let part = ranks::training(plan, cases.training, ranks)?;
+    let norms = has_batch_norm(&generator) || has_batch_norm(&discriminator);
+    let loader = training_loader(plan, part, beside, norms)?;
     gan_trainer_over(plan, generator, discriminator, loader, ranks)
 }
 

@@ -10,6 +10,7 @@ use hearth_data::{DataLoader, LoaderOptions};
 use hearth_engine::{Better, Engine, RunEnd};
 use hearth_kernels::{Tuning, TuningClock, memory};
 use hearth_nn::inferers::Inferer;
+use hearth_nn::layers::has_batch_norm;
 use hearth_nn::networks::AnyNetwork;
 use hearth_registry::counted;
 use hearth_train::{
@@ -26,14 +27,14 @@ use crate::handlers::folder_watch::FolderWatch;
 use crate::handlers::plugins::Attached;
 use crate::handlers::{attachments, plugins};
 use crate::memory::caches::check_caches;
-use crate::memory::check::check_training;
+use crate::memory::check::{check_training, crops_of_a_case};
 use crate::penalty::{Empty, Penalties, measuring};
 use crate::plan::Plan;
 use crate::progress::PassProgress;
 use crate::record::Record;
 use crate::start::Start;
 use crate::{confusion, folders, handlers, ranks, summary};
-use hearth_recipe::recipe::{Listens, Recipe};
+use hearth_recipe::recipe::{DropLast, Listens, Recipe};
 use hearth_recipe::{At, Context, Outcome, RecipeError};
 use hearth_recipe::{failure, notice, warning};
 
@@ -352,7 +353,7 @@ fn trainer_of_rank(
     }
     notice!("{}: {}, on {}", cases.name, cases.counts(), device::name(&plan.device));
     let part = ranks::training(plan, cases.training, ranks)?;
-    let loader = training_loader(plan, part, beside)?;
+    let loader = training_loader(plan, part, beside, has_batch_norm(&network))?;
     let own = ranks::evaluated(&cases.validation, ranks);
     let validation = dataset(plan, own, plan.validation.clone(), Use::Validation, beside)?;
     let mut trainer = trainer_over(plan, network, loader, ranks)?;
@@ -398,11 +399,11 @@ pub(crate) fn note_weights<'a>(networks: impl IntoIterator<Item = &'a AnyNetwork
 }
 
 /// The training cases behind their pipeline, caches filled, in their order. The training takes `beside` bytes of host
-/// memory itself.
-pub(crate) fn training_loader(plan: &Plan, part: ranks::TrainingPart, beside: u64) -> Outcome<DataLoader> {
+/// memory itself; `norms`: its network has batch norms.
+pub(crate) fn training_loader(plan: &Plan, part: ranks::TrainingPart, beside: u64, norms: bool) -> Outcome<DataLoader> {
     let ranks::TrainingPart { items, sampler } = part;
     let cases = dataset(plan, items, plan.training.clone(), Use::Training, beside)?;
-    let loader = DataLoader::new(cases, loader_options(plan))?;
+    let loader = DataLoader::new(cases, loader_options(plan, norms))?;
     let loader = match sampler {
         Some(sampler) => loader.with_sampler(sampler),
         None => loader,
@@ -414,13 +415,15 @@ pub(crate) fn training_loader(plan: &Plan, part: ranks::TrainingPart, beside: u6
 }
 
 /// How training batches are made: on a card they are there before they are asked for.
-fn loader_options(plan: &Plan) -> LoaderOptions {
+fn loader_options(plan: &Plan, norms: bool) -> LoaderOptions {
     let Recipe { training, data, .. } = &plan.recipe;
     LoaderOptions {
         batch_size: training.batch_size,
         shuffle: true,
         workers: data.workers,
         seed: training.seed,
+        drop_last: training.drop_last == DropLast::Given(true),
+        drop_single: training.drop_last == DropLast::Auto && norms && crops_of_a_case(plan) == 1.0,
         device: (!plan.on_processor).then(|| plan.device.clone()),
         ..LoaderOptions::default()
     }

@@ -194,8 +194,8 @@ impl Array {
         let Some(all) = count.checked_mul(size).filter(|bytes| *bytes <= length) else {
             return Err(format!("the header promises {shape:?} values of {size} bytes, the file has {length} bytes"));
         };
-        let stored = Element::of(dtype)
-            .ok_or_else(|| format!("elements of type {dtype}; expected whole or real numbers"))?;
+        let stored =
+            Element::of(dtype).ok_or_else(|| format!("elements of type {dtype}; expected whole or real numbers"))?;
         // The bytes, the values, and the values in another order.
         check_room(all + 2 * 4 * count)?;
         let mut bytes = Vec::with_capacity(all as usize);

@@ -99,6 +99,11 @@ fn layer(key: &str) -> &str {
     key.rsplit_once('.').map_or(key, |(layer, _)| layer)
 }
 
+/// Runs a pass whose products are not computed.
+pub(crate) fn without_products<T>(forward: impl FnOnce() -> T) -> T {
+    ledger::while_open(forward).0
+}
+
 /// Counts the cost of an evaluation of `input`, in about `rows` parts.
 ///
 /// Products are not computed, so that this is fast; everything between them is computed and needs

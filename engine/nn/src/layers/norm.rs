@@ -10,6 +10,7 @@ use burn::tensor::{DType, Tensor};
 use hearth_kernels::conv3d::{NormAct, NormBehind};
 use hearth_kernels::normalize::{Normalized, Over, Slope, follow, normalize, scale};
 
+use super::single_value::{check_batch_norm, check_group_norm};
 use super::{Act, ConfigError, LayerPath, LayerSpec, Scope, SyncedNorms, relu};
 use crate::cost;
 use crate::running::{Buffer, Counter};
@@ -135,6 +136,7 @@ impl BatchNorm {
             return self.forward_synced(x, slope, &synced);
         }
         let [b, _, dx, dy, dz] = x.dims();
+        check_batch_norm(&self.path, x.dims());
         let result = normalize(x, affine(&self.weight, &self.bias), slope, Over::Batch, self.eps);
         let Normalized { output, mean, variance } = result;
         self.follow(mean, variance, (b * dx * dy * dz) as f64);
@@ -223,6 +225,7 @@ impl GroupNorm {
 
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let _range = self.path.enter(0);
+        check_group_norm(&self.path, x.dims(), self.groups);
         let over = Over::Groups(self.groups);
         let taken = trace::inputs([&x]);
         let y = counted(&self.weight, normalize(x, affine(&self.weight, &self.bias), slope, over, self.eps).output);
@@ -267,6 +270,7 @@ impl InstanceNorm {
     fn forward_then(&self, x: Tensor<5>, slope: &Slope) -> Tensor<5> {
         let _range = self.path.enter(0);
         let channels = x.dims()[1];
+        check_group_norm(&self.path, x.dims(), channels);
         let taken = trace::inputs([&x]);
         let result = normalize(x, affine(&self.weight, &self.bias), slope, Over::Groups(channels), self.eps);
         let op = || {

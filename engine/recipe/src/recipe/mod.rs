@@ -29,6 +29,7 @@
 mod adversarial;
 pub mod bundled;
 mod distributed;
+mod drop_last;
 mod folds;
 mod ignored;
 mod init;
@@ -49,6 +50,7 @@ mod workers;
 
 pub use adversarial::Adversarial;
 pub use distributed::{Cards, Distributed, Mode, Overlap};
+pub use drop_last::DropLast;
 pub use folds::{FoldMethod, Folds};
 pub use init::Init;
 pub use listens::Listens;

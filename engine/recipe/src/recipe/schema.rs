@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::adversarial::Adversarial;
 use super::distributed::Distributed;
+use super::drop_last::DropLast;
 use super::folds::Folds;
 use super::init::Init;
 use super::labels;
@@ -197,6 +198,9 @@ pub struct Training {
     pub batch_size: usize,
     /// Batches per step of the optimizer.
     pub accumulate: u64,
+    /// Whether an incomplete last batch of an epoch is left out: `true`, `false`, or `auto`, which leaves out a last
+    /// batch of a single crop where the network has batch norms.
+    pub drop_last: DropLast,
     /// How gradients are clipped before a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip: Option<GradientClip>,
@@ -219,6 +223,7 @@ impl Default for Training {
             epochs: 100,
             batch_size: 2,
             accumulate: 1,
+            drop_last: DropLast::Auto,
             clip: None,
             val_interval: 1,
             seed: 0,

@@ -9,6 +9,7 @@ use std::fmt;
 use hearth_data::{Effect, Pipeline};
 use hearth_machine::{Allowance, readable};
 use hearth_nn::cost::cost;
+use hearth_nn::layers::find_single_value_norm;
 use hearth_nn::networks::{AnyNetwork, Network};
 use hearth_registry::counted;
 use hearth_train::device;
@@ -26,6 +27,9 @@ const USUALLY: f64 = 0.5;
 
 /// Crops whose layers are counted have about this length.
 const COUNTED: usize = 32;
+
+/// Voxels of a crop that is sent through the network before a training begins.
+const PROBED: usize = 64 * 64 * 64;
 
 /// Memory that there is, and whose it is.
 struct Limit {
@@ -70,7 +74,23 @@ pub fn check_training(plan: &Plan, network: &AnyNetwork) -> Outcome<u64> {
     check_steps(plan, &plan.training)?;
     check_steps(plan, &plan.validation)?;
     check_windows(plan, network)?;
-    check_batch(plan, network)
+    let takes = check_batch(plan, network)?;
+    check_norms(plan, network)?;
+    Ok(takes)
+}
+
+/// Fails where a norm of the network has a single value of each crop. Of large crops, whose pass takes seconds, the
+/// first step of the training finds that out.
+fn check_norms(plan: &Plan, network: &AnyNetwork) -> Outcome {
+    let Some([x, y, z]) = plan.crop(network.spatial_dims()).filter(|crop| crop.iter().product::<usize>() <= PROBED)
+    else {
+        return Ok(());
+    };
+    let shape = [1, network.channels()[0], x, y, z];
+    match network.check_input(shape).is_ok().then(|| find_single_value_norm(network, shape)).flatten() {
+        Some(norm) => Err(plan.document.error_at(&plan.key_of_crop(), norm.to_string())),
+        None => Ok(()),
+    }
 }
 
 /// Fails where the windows of the recipe's inferer cannot fit.
@@ -155,7 +175,7 @@ fn whole(node: &Node) -> Option<f64> {
 }
 
 /// How many crops the chain draws of a case at least.
-fn crops_of_a_case(plan: &Plan) -> f64 {
+pub(crate) fn crops_of_a_case(plan: &Plan) -> f64 {
     let samples = plan.recipe.transforms.iter().filter_map(|step| whole(step.get("num_samples")?));
     samples.product()
 }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use burn::tensor::{DType, Tensor};
 use hearth_engine::BoxError;
 use hearth_nn::inferers::Inferer;
+use hearth_nn::layers::take_single_value_norm;
 use hearth_nn::networks::Network;
 
 /// The network's output for `x`, `[B, C, X, Y, Z]`, in f32. An input or window the network cannot
@@ -76,10 +77,13 @@ fn guarded<N: Network>(
             x
         }
     };
+    // What ran on this thread before is not this pass.
+    let _earlier = take_single_value_norm();
     let output = inferer.infer(x, &forward);
-    match misfit.into_inner() {
-        Some(error) => Err(error.into()),
-        None => Ok(output?),
+    match (misfit.into_inner(), take_single_value_norm()) {
+        (Some(error), _) => Err(error.into()),
+        (None, Some(norm)) => Err(norm.into()),
+        (None, None) => Ok(output?),
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn stepped(plan: &Plan, crop: &Sample, crops: usize, before: usize) -
     let with = trained(plan, crop, crops, STEPS, memory::in_use)?;
     // The trainer is gone.
     let kept = with.saturating_sub(memory::in_use());
-    if memory::peak() == 0 {
+    if !memory::is_counted() {
         return Err(RecipeError::new("this program's allocator does not count memory (hearth_kernels::memory)"));
     }
     let peak = memory::peak();

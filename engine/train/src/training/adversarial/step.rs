@@ -2,6 +2,7 @@
 
 use burn::tensor::{DType, Tensor};
 use hearth_engine::{BoxError, Engine, Host, HostError, HostTensor, LayerStatistics, LayerValues, State, Workflow};
+use hearth_nn::layers::take_single_value_norm;
 use hearth_nn::losses::LossError;
 use hearth_nn::networks::Network;
 
@@ -70,7 +71,8 @@ impl<G: Network, D: Network> Adversarial<G, D> {
     fn generate(&self, latents: &Tensor<5>) -> Result<Tensor<5>, BoxError> {
         let _range = tracing::trace_span!("forward").entered();
         let network = self.generator.network()?;
-        Ok(network.forward(latents.clone().autodiff()).cast(DType::F32))
+        let images = network.forward(latents.clone().autodiff()).cast(DType::F32);
+        take_single_value_norm().map_or(Ok(images), |norm| Err(self.feed.part("the generator", norm).into()))
     }
 
     /// What the discriminator says of images, given to a loss; its mean, `[1]`.
