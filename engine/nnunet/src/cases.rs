@@ -15,44 +15,79 @@ pub struct Case {
     pub files: Vec<PathBuf>,
 }
 
+/// The cases of a folder, and its images that belong to none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// The complete cases, sorted by name.
+    pub cases: Vec<Case>,
+    /// Images of other names and endings, and the first file of each incomplete case, with the reason.
+    pub refused: Vec<(PathBuf, String)>,
+}
+
+/// Endings of images, which a folder of cases may hold by mistake.
+const IMAGES: [&str; 11] =
+    [".nii.gz", ".nii", ".nrrd", ".nhdr", ".mha", ".mhd", ".png", ".bmp", ".tif", ".tiff", ".gipl"];
+
 /// The cases of a folder, sorted by name. `channels` is the number of files of each, where it is
 /// known.
 ///
 /// # Errors
-/// A folder that cannot be read or holds no such file, and a case that lacks channels: nnU-Net
+/// A folder that cannot be read or holds no such file, and an image that belongs to no complete case: nnU-Net
 /// notices that only inside the network, or not at all.
 pub fn cases(folder: &Path, ending: &str, channels: Option<usize>) -> Result<Vec<Case>> {
+    let Listed { cases, refused } = listed(folder, ending, channels)?;
+    match refused.into_iter().next() {
+        None => Ok(cases),
+        Some((path, what)) => Err(NnunetError::File { path, what }),
+    }
+}
+
+/// The same, with the images that belong to no complete case beside those that do.
+///
+/// # Errors
+/// A folder that cannot be read, or has no image by nnU-Net's names.
+pub fn listed(folder: &Path, ending: &str, channels: Option<usize>) -> Result<Listed> {
     let io = |source| NnunetError::Io { path: folder.to_owned(), source };
     let mut found: BTreeMap<String, BTreeMap<u32, PathBuf>> = BTreeMap::new();
-    let mut others = 0;
+    let (mut refused, mut unnumbered) = (Vec::new(), 0);
     for entry in fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let Some(stem) = name.strip_suffix(ending) else { continue };
-        match numbered(stem) {
-            Some((name, number)) => {
-                found.entry(name.to_owned()).or_default().insert(number, path);
-            }
-            None => others += 1,
+        let stem = name.strip_suffix(ending);
+        if let Some((case, number)) = stem.and_then(numbered) {
+            found.entry(case.to_owned()).or_default().insert(number, path);
+            continue;
         }
+        let lower = name.to_lowercase();
+        if !path.is_file() || name.starts_with('.') || !IMAGES.iter().any(|end| lower.ends_with(end)) {
+            continue;
+        }
+        unnumbered += usize::from(stem.is_some());
+        let what = match stem {
+            Some(stem) => format!("has no number of a channel: expected {stem}_0000{ending}"),
+            None => format!("ends differently: expected NAME_0000{ending}"),
+        };
+        refused.push((path, what));
     }
-    let file = |what: String| NnunetError::File { path: folder.to_owned(), what };
     if found.is_empty() {
         let names = format!("NAME_0000{ending}");
-        let what = match others {
+        let what = match unnumbered {
             0 => format!("there is no image: expected files such as {names}"),
-            _ => format!("{others} files end in {ending}, but none has the number of a channel: expected {names}"),
+            count => format!("{count} files end in {ending}, but none has the number of a channel: expected {names}"),
         };
-        return Err(file(what));
+        return Err(NnunetError::File { path: folder.to_owned(), what });
     }
-    let mut all = Vec::with_capacity(found.len());
+    let mut cases = Vec::with_capacity(found.len());
     for (name, files) in found {
-        if let Some(channels) = channels {
-            check(&name, &files, channels, ending).map_err(file)?;
+        let checked = channels.map_or(Ok(()), |channels| check(&name, &files, channels, ending));
+        let mut files: Vec<PathBuf> = files.into_values().collect();
+        match checked {
+            Ok(()) => cases.push(Case { name, files }),
+            Err(what) => refused.push((files.swap_remove(0), what)),
         }
-        all.push(Case { name, files: files.into_values().collect() });
     }
-    Ok(all)
+    refused.sort();
+    Ok(Listed { cases, refused })
 }
 
 /// `NAME_0000` as name and number.
@@ -93,6 +128,24 @@ mod tests {
         assert!(error.contains("a_0001.nii.gz") && error.contains("1 channels"), "{error}");
         let error = cases(folder.path(), ".nrrd", None).expect_err("none").to_string();
         assert!(error.contains("NAME_0000.nrrd"), "{error}");
+        let Listed { cases: found, refused } = listed(folder.path(), ".nii.gz", Some(2)).expect("cases");
+        assert_eq!((found.len(), refused.len()), (2, 0));
+        touch("c.nii.gz");
+        touch("d_0000.nrrd");
+        touch("._a_0000.mha");
+        touch("e_0001.nii.gz");
+        let Listed { cases: found, refused } = listed(folder.path(), ".nii.gz", Some(2)).expect("cases");
+        let said: Vec<String> = refused
+            .iter()
+            .map(|(path, why)| format!("{}: {why}", path.file_name().expect("a name").to_string_lossy()))
+            .collect();
+        assert_eq!(found.len(), 2);
+        assert!(said[0].starts_with("c.nii.gz: ") && said[0].contains("c_0000.nii.gz"), "{said:?}");
+        assert!(said[1].starts_with("d_0000.nrrd: ") && said[1].contains("NAME_0000.nii.gz"), "{said:?}");
+        assert!(said[2].starts_with("e_0001.nii.gz: ") && said[2].contains("lacks e_0000.nii.gz"), "{said:?}");
+        let error = cases(folder.path(), ".nii.gz", Some(2)).expect_err("images of no case").to_string();
+        assert!(error.contains("c.nii.gz"), "{error}");
+        fs::remove_file(folder.path().join("d_0000.nrrd")).expect("removed");
         touch("plain.nrrd");
         let error = cases(folder.path(), ".nrrd", None).expect_err("no number").to_string();
         assert!(error.contains("none has the number"), "{error}");

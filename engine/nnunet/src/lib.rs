@@ -36,7 +36,7 @@ mod volume;
 pub mod window;
 
 pub use architecture::{Architecture, NetworkClass, Nonlin, NormOp};
-pub use cases::{Case, cases};
+pub use cases::{Case, Listed, cases, listed};
 pub use dataset::DatasetJson;
 pub use error::{NnunetError, Result};
 pub use folder::{Folds, ModelFolder};

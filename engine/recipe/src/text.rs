@@ -13,6 +13,14 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// The first of some names, and how many more there are: `a, b, c and 4 more`.
+pub fn some(names: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
 /// A number of bytes for people: `3.2 MiB`.
 pub fn bytes(count: u64) -> String {
     let mut value = count as f64;

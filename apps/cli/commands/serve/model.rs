@@ -200,8 +200,11 @@ fn case_of(model: &dyn Trained, given: &Path, series: Option<&str>) -> Result<Ca
         return Ok(Case::Item(Box::new(item)));
     }
     let mut found = model.cases(given, series).map_err(refused)?;
-    if found.len() == 1 {
-        return Ok(found.remove(0));
+    if let [case] = &found[..] {
+        return match case.refused() {
+            Some(why) => Err(Refusal::Input(format!("{}: {why}", case.stem().to_string_lossy()))),
+            None => Ok(found.remove(0)),
+        };
     }
     let files: Vec<_> = found.iter().flat_map(|case| case.files().cloned().collect::<Vec<_>>()).collect();
     let names: Vec<String> =

@@ -19,13 +19,15 @@ pub enum Case {
     Item(Box<Item>),
     /// A series of DICOM.
     Series(Box<FoundSeries>),
+    /// A file that was asked for and cannot be predicted, and why.
+    Refused(PathBuf, String),
 }
 
 impl Case {
     /// What a pipeline starts with.
     pub fn sample(&self) -> Sample {
         match self {
-            Case::File(path) => of_path(path),
+            Case::File(path) | Case::Refused(path, _) => of_path(path),
             Case::Series(found) => {
                 let series = Value::Text(found.series.uid().to_owned());
                 of_path(&found.folder).with(LoadImage::series_key("image"), series)
@@ -38,10 +40,18 @@ impl Case {
         }
     }
 
+    /// Why it cannot be predicted, if that is known before it is read.
+    pub fn refused(&self) -> Option<&str> {
+        match self {
+            Case::Refused(_, why) => Some(why),
+            Case::File(_) | Case::Item(_) | Case::Series(_) => None,
+        }
+    }
+
     /// The files it consists of.
     pub fn files(&self) -> Box<dyn Iterator<Item = &PathBuf> + '_> {
         match self {
-            Case::File(path) => Box::new(std::iter::once(path)),
+            Case::File(path) | Case::Refused(path, _) => Box::new(std::iter::once(path)),
             Case::Series(found) => Box::new(std::iter::once(&found.folder)),
             Case::Item(item) => {
                 let parts = item.parts.get("image").into_iter().flat_map(|parts| &parts.files);
@@ -68,7 +78,7 @@ impl Case {
     /// Its name in messages and tables.
     pub fn name(&self) -> String {
         match self {
-            Case::File(path) => path.display().to_string(),
+            Case::File(path) | Case::Refused(path, _) => path.display().to_string(),
             Case::Item(item) => item.case.clone(),
             Case::Series(found) => found.folder.display().to_string(),
         }
@@ -108,7 +118,7 @@ impl Case {
     pub fn reading(&self) -> ReadOptions {
         match self {
             Case::Series(found) => ReadOptions::default().series(found.series.uid()),
-            Case::File(_) | Case::Item(_) => ReadOptions::default(),
+            Case::File(_) | Case::Item(_) | Case::Refused(..) => ReadOptions::default(),
         }
     }
 
@@ -116,14 +126,14 @@ impl Case {
     pub fn parent(&self) -> &Path {
         match self {
             Case::Series(found) => &found.parent,
-            Case::File(_) | Case::Item(_) => Path::new(""),
+            Case::File(_) | Case::Item(_) | Case::Refused(..) => Path::new(""),
         }
     }
 
     /// What its results are called, before the end that says what they are.
     pub fn stem(&self) -> OsString {
         match self {
-            Case::File(path) => stem(path),
+            Case::File(path) | Case::Refused(path, _) => stem(path),
             Case::Series(found) => found.stem.clone(),
             Case::Item(item) => match item.case.replace(['/', '\\'], "_") {
                 // A name of dots would be a hidden file, or a folder above.

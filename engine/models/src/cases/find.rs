@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use hearth_data::Item;
 use hearth_data::layouts::{self, Layout, Target, Wants};
 use hearth_recipe::recipe::{Node, Recipe};
-use hearth_recipe::{Context, Outcome, RecipeError};
-use hearth_registry::Named;
+use hearth_recipe::text::some;
+use hearth_recipe::{Context, Outcome, RecipeError, notice};
+use hearth_registry::{Named, counted};
 use hearth_run::outputs::{is_record, written_by};
 use hearth_run::{named, wants};
 
@@ -68,7 +69,37 @@ impl<'a> CaseFinder<'a> {
             let what = format!("--series {series}: it is not a folder of DICOM");
             return Err(RecipeError::new(format!("{}: {what}", given.display())));
         }
+        name_others(given, &images);
         Ok(images.into_iter().map(Case::File).collect())
+    }
+}
+
+/// Names what lies beside the images of a folder and is not predicted; not results of earlier calls.
+fn name_others(given: &Path, images: &[PathBuf]) {
+    if !given.is_dir() || images == [given] {
+        return;
+    }
+    let hidden = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let ours = |path: &Path| {
+        let results = std::fs::read_dir(path).into_iter().flatten().flatten().any(|entry| is_record(&entry.path()));
+        results || is_record(path) || ["predict", "ensemble"].iter().any(|command| written_by(path, command))
+    };
+    // The voxels of an image whose header is another file.
+    let voxels = |path: &Path| {
+        let of_header = ["hdr", "mhd", "nhdr"].iter().any(|end| images.contains(&path.with_extension(end)));
+        of_header && path.extension().is_some_and(|end| ["img", "raw", "zraw", "gz"].iter().any(|known| end == *known))
+    };
+    let listed = std::fs::read_dir(given).into_iter().flatten().flatten().map(|entry| entry.path());
+    let others = listed.filter(|path| !images.contains(path) && !hidden(path) && !ours(path) && !voxels(path));
+    let name = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() { format!("{name}/") } else { name }
+    };
+    let mut names: Vec<String> = others.map(name).collect();
+    names.sort_unstable();
+    if !names.is_empty() {
+        let (given, count) = (given.display(), counted(names.len(), "item"));
+        notice!("{given}: {count} not used, because not an image file: {}", some(&names));
     }
 }
 

@@ -52,15 +52,20 @@ pub(crate) fn tasks(job: &Job<'_>, given: &[PathBuf], outputs: &mut Outputs) -> 
     }
     // Nothing would be done at all.
     if tasks.iter().all(|task| task.refused.is_some())
-        && let Some(error) = tasks.iter_mut().find_map(|task| task.refused.take())
+        && let Some(task) = tasks.iter_mut().find(|task| task.refused.is_some())
+        && let Some(error) = task.refused.take()
     {
-        return Err(error);
+        return Err(if task.case.refused().is_some() { error.context(task.case.name()) } else { error });
     }
     Ok(tasks)
 }
 
 /// Claims the files of a case; none where an earlier call made all of them of the same.
 fn task(job: &Job<'_>, case: Case, model: &Value, outputs: &mut Outputs) -> Outcome<Option<Task>> {
+    if let Some(why) = case.refused() {
+        let refused = Some(RecipeError::new(why));
+        return Ok(Some(Task { files: Vec::new(), series: None, previous: None, key: Value::Null, refused, case }));
+    }
     let card = job.model.card();
     let named = |end: &String| {
         let mut name = case.stem();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hearth_data::{Image, Item, Parts, read_image_with};
-use hearth_nnunet::{Case as Channels, LabelManager};
+use hearth_nnunet::{Case as Channels, LabelManager, Listed};
 use hearth_recipe::nnunet::{CaseImage, Reader};
 use hearth_recipe::{Context, Outcome, RecipeError};
 use hearth_registry::counted;
@@ -92,7 +92,7 @@ impl Model for NnunetModel {
     fn cases(&self, given: &Path, series: Option<&str>) -> Outcome<Vec<Case>> {
         let first = self.ensemble.first();
         match numbered(first, given)? {
-            Some(cases) if series.is_none() => Ok(cases.into_iter().map(of_channels).collect()),
+            Some(cases) if series.is_none() => Ok(cases),
             Some(_) => {
                 let what = format!("--series: {} holds no DICOM, but images of numbered channels", given.display());
                 Err(RecipeError::new(what))
@@ -167,9 +167,9 @@ fn channels_of(case: &Case) -> Channels {
     Channels { name: case.stem().to_string_lossy().into_owned(), files: case.files().cloned().collect() }
 }
 
-/// The cases `NAME_0000`, `NAME_0001`, ... of a folder, or the one that a file is of; none where nothing is
-/// numbered.
-fn numbered(first: &NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Channels>>> {
+/// The cases `NAME_0000`, `NAME_0001`, ... of a folder, with its other images as refused ones, or the case that a
+/// file is of; none where nothing is numbered.
+fn numbered(first: &NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Case>>> {
     let ending = &first.folder.dataset.file_ending;
     let is_numbered = |path: &Path| -> Option<String> {
         let name = path.file_name()?.to_string_lossy().into_owned();
@@ -180,15 +180,24 @@ fn numbered(first: &NnunetPredictor, given: &Path) -> Outcome<Option<Vec<Channel
     if given.is_dir() {
         let entries = std::fs::read_dir(given).while_doing(|| format!("cannot read the folder {}", given.display()))?;
         let any = entries.flatten().any(|entry| is_numbered(&entry.path()).is_some());
-        return if any { first.cases(given).map(Some) } else { Ok(None) };
+        if !any {
+            return Ok(None);
+        }
+        let Listed { cases, refused } = first.listed(given)?;
+        let refused = refused.into_iter().map(|(path, why)| Case::Refused(path, why));
+        return Ok(Some(cases.into_iter().map(of_channels).chain(refused).collect()));
     }
     if !given.is_file() {
         return Err(RecipeError::new(format!("-i {}: there is no such file or folder", given.display())));
     }
     let Some(name) = is_numbered(given) else { return Ok(None) };
     let folder = given.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let found = first.cases(folder)?;
-    Ok(Some(found.into_iter().filter(|case| case.name == name).collect()))
+    let Listed { cases, refused } = first.listed(folder)?;
+    let found: Vec<Case> = cases.into_iter().filter(|case| case.name == name).map(of_channels).collect();
+    match refused.into_iter().find(|(path, _)| found.is_empty() && is_numbered(path).as_deref() == Some(&name)) {
+        Some((path, why)) => Ok(Some(vec![Case::Refused(path, why)])),
+        None => Ok(Some(found)),
+    }
 }
 
 /// Cases of other names and formats: files, data sets, series of DICOM. Each has all channels.

@@ -14,7 +14,7 @@ use hearth_nnunet::export::Origin;
 use hearth_nnunet::preprocess::{Prepared, prepare};
 use hearth_nnunet::window::{Sum, Windows, mean_of_folds, mirrorings, tile};
 use hearth_nnunet::{
-    Axes3, Case, Configuration, DatasetJson, Folds, ModelFolder, NnunetError, Volume, cases, checkpoint, export,
+    Axes3, Case, Configuration, DatasetJson, Folds, Listed, ModelFolder, NnunetError, Volume, checkpoint, export, listed,
     postprocess, probabilities,
 };
 use hearth_train::Precision;
@@ -247,20 +247,32 @@ impl NnunetPredictor {
     /// The cases of a folder of images.
     ///
     /// # Errors
-    /// A folder without images, and cases that lack channels.
+    /// A folder without images, an image that belongs to no case, and cases that lack channels.
     pub fn cases(&self, folder: &Path) -> Outcome<Vec<Case>> {
+        let Listed { cases, refused } = self.listed(folder)?;
+        match refused.into_iter().next() {
+            None => Ok(cases),
+            Some((path, what)) => Err(RecipeError::new(format!("{}: {what}", path.display()))),
+        }
+    }
+
+    /// The same, with the images that belong to no complete case beside those that do.
+    ///
+    /// # Errors
+    /// A folder that cannot be read, or has no image by nnU-Net's names.
+    pub fn listed(&self, folder: &Path) -> Outcome<Listed> {
         // A picture has its colours in one file.
         let channels = (self.reader != Reader::Picture).then_some(self.folder.dataset.channel_names.len());
         let one_file = match channels {
             Some(channels) if channels > 1 => self.single_files(folder)?,
             _ => false,
         };
-        Ok(cases(folder, &self.folder.dataset.file_ending, channels.filter(|_| !one_file))?)
+        Ok(listed(folder, &self.folder.dataset.file_ending, channels.filter(|_| !one_file))?)
     }
 
     /// Whether every case is one file, which may hold all channels.
     fn single_files(&self, folder: &Path) -> Outcome<bool> {
-        let found = cases(folder, &self.folder.dataset.file_ending, None)?;
+        let found = listed(folder, &self.folder.dataset.file_ending, None)?.cases;
         let several = |case: &Case| {
             let first = case.files.first().filter(|_| case.files.len() == 1);
             first.and_then(|path| hearth_data::nifti::read_header(path).ok()).is_some_and(|header| header.dim.len() > 3)
