@@ -127,7 +127,7 @@ fn a_package_predicts_what_its_run_does() {
     fs::write(at("text.hearth"), "no zip").expect("written");
     call(&[&at("text.hearth")], &["is no model package"]);
     for (words, said) in [
-        (vec!["export", &run_text, &at("x.zip")], "for which program"),
+        (vec!["export", &run_text, &at("x.zip")], "output format is unknown"),
         (vec!["export", &run_text, &at("x.zip"), "--to", "hearth"], "ends with .hearth"),
         (vec!["export", &run_text, &at("x.hearth"), "--about", "nothing"], "KEY=VALUE"),
         (vec!["export", &run_text, &at("x.hearth"), "--codes", &at("LICENCE")], "LICENCE"),

@@ -46,7 +46,7 @@ fn slides_are_trained_on_mapped_and_measured() {
     found.sort();
     assert_eq!(found, names);
     let said = succeed(&["data", "verify", "demo-pathology", &text(&data), "--set", "data.layout.regions=4"]);
-    for word in [" train, ", "images behind the chain: ", "tumor", "0 errors"] {
+    for word in [" train, ", "images after the chain: ", "tumor", "0 errors"] {
         assert!(said.contains(word), "no {word:?} in\n{said}");
     }
     train(&data, &out, "training.seed=0");

@@ -199,7 +199,7 @@ fn ctrl_c_leaves_what_is_done() {
     signal(&child, "INT");
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(ended.status.code(), Some(130), "{}", errors(&ended));
-    assert!(errors(&ended).contains("the same command, without --overwrite, does the rest"), "{}", errors(&ended));
+    assert!(errors(&ended).contains("the same command, without --overwrite, processes the rest"), "{}", errors(&ended));
     let done = volumes(&out);
     assert!((3..120).contains(&done.len()), "{} results", done.len());
     done.iter().for_each(|path| drop(image(path)));
