@@ -27,7 +27,7 @@ use super::{Aggregate, MetricError, Reduced, Rows};
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassConfusion {
     classes: usize,
-    /// The rows so far.
+    /// The rows collected so far.
     pub rows: Rows,
 }
 

@@ -30,7 +30,7 @@ use super::{Aggregate, MetricError, MetricReduction, Reduced, Rows, reduce};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ConfusionMatrixMetric {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// Which rates: one name or several.
     pub metric_name: ConfusionNames,
@@ -39,9 +39,9 @@ pub struct ConfusionMatrixMetric {
     pub compute_sample: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -229,11 +229,11 @@ impl PerItem for ConfusionMatrixMetric {
 pub struct FBetaScore {
     /// How many times recall counts as precision.
     pub beta: f64,
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

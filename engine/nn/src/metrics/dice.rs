@@ -28,7 +28,7 @@ use crate::ignored::counted;
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct DiceMetric {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
@@ -37,13 +37,13 @@ pub struct DiceMetric {
     pub ignore_empty: bool,
     /// Number of classes, the background included, where predictions are class indices.
     pub num_classes: Option<usize>,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
     /// Scores every component of the label separately and averages the scores, independent of size
     /// (<https://arxiv.org/abs/2410.18684>): two channels, background and foreground, one value per
     /// item.
     pub per_component: bool,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

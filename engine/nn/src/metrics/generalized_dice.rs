@@ -29,15 +29,15 @@ use crate::class_size::SizeWeight;
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct GeneralizedDiceScore {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
     /// How a class is weighted by its size.
     pub weight_type: SizeWeight,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

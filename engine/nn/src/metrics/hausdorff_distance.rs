@@ -29,7 +29,7 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct HausdorffDistanceMetric {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// How distance is measured.
     pub distance_metric: DistanceMetric,
@@ -42,7 +42,7 @@ pub struct HausdorffDistanceMetric {
     pub reduction: MetricReduction,
     /// Voxels of this label do not count, and the class is NaN.
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

@@ -66,7 +66,7 @@ pub struct LesionWiseMetric {
     pub percentile: f64,
     /// How rows are combined.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

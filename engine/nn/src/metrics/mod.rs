@@ -82,7 +82,7 @@ pub enum MetricError {
         key: &'static str,
         /// The metric.
         metric: &'static str,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
     /// Nothing was added yet.

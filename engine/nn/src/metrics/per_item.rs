@@ -95,7 +95,7 @@ pub trait PerItem: Send {
 
 /// Access to the rows of a metric.
 pub(crate) trait KeepsRows {
-    /// The rows so far.
+    /// The rows collected so far.
     fn kept(&self) -> &Rows;
 
     /// The rows so far, mutable.
@@ -124,7 +124,7 @@ pub(crate) use keeps_rows;
 pub struct Gathered<M> {
     /// The metric.
     pub metric: M,
-    /// The rows so far.
+    /// The rows collected so far.
     pub rows: Rows,
 }
 

@@ -48,7 +48,7 @@ fn column(values: Vec<f32>) -> Vec<Vec<f32>> {
 pub struct MaeMetric {
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -95,7 +95,7 @@ pub struct MapeMetric {
     pub epsilon: f64,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -148,7 +148,7 @@ impl PerItem for MapeMetric {
 pub struct MseMetric {
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -196,7 +196,7 @@ pub struct PsnrMetric {
     /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -254,7 +254,7 @@ impl PerItem for PsnrMetric {
 pub struct RmseMetric {
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

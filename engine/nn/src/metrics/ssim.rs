@@ -55,7 +55,7 @@ fn means(metric: &'static str, map: Tensor<5>) -> Result<Vec<f32>, MetricError> 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SsimMetric {
-    /// 2 or 3; two-dimensional images have `z = 1`.
+    /// Number of spatial axes: 2 or 3; two-dimensional images have `z = 1`.
     pub spatial_dims: usize,
     /// Largest minus smallest value.
     #[serde(default = "one")]
@@ -63,7 +63,7 @@ pub struct SsimMetric {
     /// How voxels of a window are weighted.
     #[serde(default)]
     pub kernel_type: KernelType,
-    /// Window per axis.
+    /// Size of the window per axis.
     #[serde(default = "eleven")]
     #[setters(into)]
     pub win_size: Axes<usize>,
@@ -80,7 +80,7 @@ pub struct SsimMetric {
     /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,
@@ -167,7 +167,7 @@ impl PerItem for SsimMetric {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct MultiScaleSsimMetric {
-    /// 2 or 3; two-dimensional images have `z = 1`.
+    /// Number of spatial axes: 2 or 3; two-dimensional images have `z = 1`.
     pub spatial_dims: usize,
     /// Largest minus smallest value.
     #[serde(default = "one")]
@@ -175,7 +175,7 @@ pub struct MultiScaleSsimMetric {
     /// How voxels of a window are weighted.
     #[serde(default)]
     pub kernel_type: KernelType,
-    /// Window per axis.
+    /// Size of the window per axis.
     #[serde(default = "eleven")]
     #[setters(into)]
     pub kernel_size: Axes<usize>,
@@ -196,7 +196,7 @@ pub struct MultiScaleSsimMetric {
     /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

@@ -32,7 +32,7 @@ pub struct SurfaceDiceMetric {
     /// The tolerance for each class that counts.
     #[setters(into)]
     pub class_thresholds: Vec<f64>,
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     #[serde(default)]
     pub include_background: bool,
     /// How distance is measured.
@@ -44,10 +44,10 @@ pub struct SurfaceDiceMetric {
     /// Weights every element by its surface area (in 2-D: length) instead of counting voxels.
     #[serde(default)]
     pub use_subvoxels: bool,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     #[serde(default)]
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

@@ -28,7 +28,7 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 #[serde(default, deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SurfaceDistanceMetric {
-    /// Whether class 0 counts.
+    /// Whether class 0, the background, is included.
     pub include_background: bool,
     /// Averages over the distances in both directions.
     pub symmetric: bool,
@@ -36,9 +36,9 @@ pub struct SurfaceDistanceMetric {
     pub distance_metric: DistanceMetric,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// Voxels of this label do not count.
+    /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,
-    /// The rows so far.
+    /// The rows collected so far.
     #[serde(skip)]
     #[setters(skip)]
     pub rows: Rows,

@@ -23,11 +23,11 @@ use crate::trace::{self, Op};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionUnetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
     /// Channels per level, top first; at least two.
     #[setters(into)]
@@ -50,7 +50,7 @@ pub struct AttentionUnetConfig {
 }
 
 impl AttentionUnetConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,

@@ -20,11 +20,11 @@ use crate::named::Named;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct AutoEncoderConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of channels of the output.
     pub out_channels: usize,
     /// Channels per encoding layer, top first.
     #[setters(into)]
@@ -78,7 +78,7 @@ pub struct AutoEncoderConfig {
 }
 
 impl AutoEncoderConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,

@@ -42,12 +42,12 @@ impl PerLevel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct AutoencoderKLConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of channels of the output.
     #[serde(default = "one")]
     pub out_channels: usize,
     /// Residual blocks per level.
@@ -64,7 +64,7 @@ pub struct AutoencoderKLConfig {
     /// Channels of the latent image.
     #[serde(default = "three")]
     pub latent_channels: usize,
-    /// Groups of norms.
+    /// Number of groups of the norms.
     #[serde(default = "thirty_two")]
     pub norm_num_groups: usize,
     /// Epsilon of norms.
@@ -118,7 +118,7 @@ pub(super) fn epsilon() -> f64 {
 }
 
 impl AutoencoderKLConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize) -> Self {
         AutoencoderKLConfig {
             spatial_dims,

@@ -14,7 +14,7 @@ use crate::layers::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
     pub spatial_dims: usize,
-    /// Groups of norms.
+    /// Number of groups of the norms.
     pub groups: usize,
     /// Epsilon of norms.
     pub eps: f64,

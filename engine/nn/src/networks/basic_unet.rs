@@ -23,13 +23,13 @@ use crate::trace::joined;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct BasicUNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "two")]
     pub out_channels: usize,
     /// Six numbers of channels: the five levels, top first, and the last upsampling.

@@ -19,10 +19,10 @@ use crate::layers::{AdnOptions, ConfigError, Conv, DropoutSpec, LayerSpec, Scope
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct BasicUNetPlusPlusConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
     /// Channels of each output, one per class.

@@ -3,7 +3,7 @@
 use super::{Network, ShapeError};
 use crate::layers::ConfigError;
 
-/// 2 or 3.
+/// Number of spatial axes: 2 or 3.
 pub(super) fn spatial(spatial_dims: usize) -> Result<(), ConfigError> {
     if [2, 3].contains(&spatial_dims) {
         return Ok(());

@@ -17,10 +17,10 @@ stem_config! {
         pub in_shape: Vec<usize>,
         /// Number of classes.
         pub classes: usize,
-        /// Channels per layer.
+        /// Number of channels of each layer.
         #[setters(into)]
         pub channels: Vec<usize>,
-        /// Stride per layer.
+        /// Stride of each layer.
         #[setters(into)]
         pub strides: Vec<Axes>,
         ..stem(dropout = "none"),
@@ -32,7 +32,7 @@ stem_config! {
 }
 
 impl ClassifierConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(in_shape: &[usize], classes: usize, channels: &[usize], strides: &[usize]) -> Self {
         Self::with_defaults(in_shape.to_vec(), classes, channels.to_vec(), all_axes(strides), none(), None)
     }

@@ -22,11 +22,11 @@ use crate::trace::concat;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct DenseNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Classes.
+    /// Number of classes.
     pub out_channels: usize,
     /// Filters of the first convolution.
     #[serde(default = "sixty_four")]

@@ -19,11 +19,11 @@ use crate::named::Named;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct DiffusionModelUNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
     /// Channels of the image, or of the latent image.
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of channels of the output.
     pub out_channels: usize,
     /// Residual blocks per level.
     #[serde(default = "two_each")]
@@ -36,7 +36,7 @@ pub struct DiffusionModelUNetConfig {
     #[serde(default = "attention_levels")]
     #[setters(into)]
     pub attention_levels: Vec<bool>,
-    /// Groups of norms.
+    /// Number of groups of the norms.
     #[serde(default = "thirty_two")]
     pub norm_num_groups: usize,
     /// Epsilon of norms.
@@ -86,7 +86,7 @@ fn one_layer() -> usize {
 }
 
 impl DiffusionModelUNetConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, out_channels: usize) -> Self {
         DiffusionModelUNetConfig {
             spatial_dims,

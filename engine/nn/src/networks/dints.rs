@@ -23,9 +23,9 @@ use crate::named::Named;
 pub struct DiNTSConfig {
     /// The searched architecture: `name = "TopologyInstance"` and its parameters.
     pub dints_space: DintsSpace,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub num_classes: usize,
     /// Activation of the layers around the space.
     #[serde(default = "act")]
@@ -35,7 +35,7 @@ pub struct DiNTSConfig {
     #[serde(default = "norm")]
     #[setters(into)]
     pub norm_name: LayerSpec,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
     /// Whether the first resolution is half of the image's; as in the space.
@@ -48,7 +48,7 @@ pub struct DiNTSConfig {
 }
 
 impl DiNTSConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(space: TopologyInstanceConfig, in_channels: usize, num_classes: usize) -> Self {
         DiNTSConfig {
             spatial_dims: space.spatial_dims,

@@ -29,13 +29,13 @@ pub struct EfficientNetBNConfig {
     /// Without effect here: it is about a download.
     #[serde(default = "yes")]
     pub progress: bool,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "two_dims")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "colours")]
     pub in_channels: usize,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "thousand")]
     pub num_classes: usize,
     /// Norm.

@@ -38,9 +38,9 @@ pub enum InterpMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct FlexibleUNetConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
     /// The encoder: `efficientnet-b0` to `efficientnet-b8`, or `efficientnet-l2`.
     #[setters(into)]
@@ -52,7 +52,7 @@ pub struct FlexibleUNetConfig {
     #[serde(default = "decoder_channels")]
     #[setters(into)]
     pub decoder_channels: Vec<usize>,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "two_dims")]
     pub spatial_dims: usize,
     /// Norm of the decoder.

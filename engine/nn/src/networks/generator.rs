@@ -57,7 +57,7 @@ pub struct GeneratorConfig {
 }
 
 impl GeneratorConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(latent_shape: &[usize], start_shape: &[usize], channels: &[usize], strides: &[usize]) -> Self {
         GeneratorConfig {
             latent_shape: latent_shape.to_vec(),

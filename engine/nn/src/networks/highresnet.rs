@@ -55,13 +55,13 @@ pub enum ChannelMatching {
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct HighResNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "one")]
     pub out_channels: usize,
     /// Norm.

@@ -33,7 +33,7 @@ pub struct NetAdapterConfig {
     /// The network to adapt.
     #[serde(alias = "resnet_params")]
     pub model: ResNetConfig,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "one")]
     pub num_classes: usize,
     /// 2 or 3, as the network.

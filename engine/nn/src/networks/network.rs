@@ -60,7 +60,7 @@ pub trait Network: Module + Sync + 'static {
     /// 2 or 3. A 2-D network takes `z = 1`, and its exported kernels have no third axis.
     fn spatial_dims(&self) -> usize;
 
-    /// Channels in and out.
+    /// Numbers of input and output channels.
     fn channels(&self) -> [usize; 2];
 
     /// The output; the main one if there are several.

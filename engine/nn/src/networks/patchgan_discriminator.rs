@@ -21,13 +21,13 @@ use crate::named::Named;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct PatchDiscriminatorConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
     /// Channels of the first convolution; each further one has twice as many.
     pub channels: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output.
+    /// Number of channels of the output.
     #[serde(default = "one")]
     pub out_channels: usize,
     /// Convolutions between the first and the last; all except the last of them halve the size.
@@ -77,7 +77,7 @@ fn one_per_axis() -> Axes {
 }
 
 impl PatchDiscriminatorConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, channels: usize, in_channels: usize) -> Self {
         PatchDiscriminatorConfig {
             spatial_dims,
@@ -264,11 +264,11 @@ pub struct MultiScalePatchDiscriminatorConfig {
     /// Convolutions between first and last of the first discriminator; the second has twice as
     /// many, and so on.
     pub num_layers_d: usize,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
     /// Channels of the first convolution; each further one has twice as many.
     pub channels: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
     /// Channels of each output.
     #[serde(default = "one")]
@@ -304,7 +304,7 @@ fn minimum_size() -> usize {
 }
 
 impl MultiScalePatchDiscriminatorConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(num_d: usize, num_layers_d: usize, spatial_dims: usize, channels: usize, in_channels: usize) -> Self {
         MultiScalePatchDiscriminatorConfig {
             num_d,

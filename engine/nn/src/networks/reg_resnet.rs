@@ -18,7 +18,7 @@ pub struct RegResNetConfig {
     /// Size of the images.
     #[serde(default = "image_size")]
     pub image_size: Vec<usize>,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "two_dims")]
     pub spatial_dims: usize,
     /// Interpolation of the warp.

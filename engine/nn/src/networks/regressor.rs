@@ -18,10 +18,10 @@ stem_config! {
         /// Shape of the output without the batch, up to four axes.
         #[setters(into)]
         pub out_shape: Vec<usize>,
-        /// Channels per layer.
+        /// Number of channels of each layer.
         #[setters(into)]
         pub channels: Vec<usize>,
-        /// Stride per layer.
+        /// Stride of each layer.
         #[setters(into)]
         pub strides: Vec<Axes>,
         ..stem(dropout = "none"),
@@ -29,7 +29,7 @@ stem_config! {
 }
 
 impl RegressorConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(in_shape: &[usize], out_shape: &[usize], channels: &[usize], strides: &[usize]) -> Self {
         let (in_shape, out_shape) = (in_shape.to_vec(), out_shape.to_vec());
         Self::with_defaults(in_shape, out_shape, channels.to_vec(), all_axes(strides), none())

@@ -21,9 +21,9 @@ use crate::named::Named;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ResidualEncoderUNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
     /// Channels of the output, one per class or region.
     pub out_channels: usize,

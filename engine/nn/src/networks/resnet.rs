@@ -30,10 +30,10 @@ pub struct ResNetConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[setters(into)]
     pub block_inplanes: Option<Vec<usize>>,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "three")]
     pub n_input_channels: usize,
     /// Kernel of the first convolution.
@@ -53,7 +53,7 @@ pub struct ResNetConfig {
     /// Factor of `block_inplanes`.
     #[serde(default = "unit")]
     pub widen_factor: f64,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "four_hundred")]
     pub num_classes: usize,
     /// Whether the last layer computes class scores; without it, the output is the mean of the
@@ -127,7 +127,7 @@ pub(super) fn depth(depth: usize) -> Result<(ResNetBlockKind, [usize; 4]), Confi
 }
 
 impl ResNetConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(block: ResNetBlockKind, layers: [usize; 4], block_inplanes: [usize; 4]) -> Self {
         ResNetConfig {
             block: Some(block),

@@ -21,10 +21,10 @@ pub struct ResNetFeaturesConfig {
     /// Must be false: weights are loaded from a file.
     #[serde(default)]
     pub pretrained: bool,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
 }

@@ -25,16 +25,16 @@ use crate::named::Named;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SegResNetDSConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
     /// Channels of the first level; each level below has twice as many.
     #[serde(default = "thirty_two")]
     pub init_filters: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "two")]
     pub out_channels: usize,
     /// Activation.

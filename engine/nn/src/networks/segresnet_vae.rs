@@ -40,16 +40,16 @@ pub struct SegResNetVAEConfig {
     /// Number of latent variables.
     #[serde(default = "latent")]
     pub vae_nz: usize,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three_dims")]
     pub spatial_dims: usize,
     /// Channels of the first level; each level below has twice as many.
     #[serde(default = "eight")]
     pub init_filters: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     #[serde(default = "one")]
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     #[serde(default = "two")]
     pub out_channels: usize,
     /// Probability that a channel of the first convolution is dropped; null for none.
@@ -88,7 +88,7 @@ fn latent() -> usize {
 }
 
 impl SegResNetVAEConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(input_image_size: &[usize]) -> Self {
         let base = SegResNetConfig::default();
         SegResNetVAEConfig {

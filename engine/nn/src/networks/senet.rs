@@ -23,9 +23,9 @@ use crate::named::Named;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct SENetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
     /// The block; only for the name `SENet`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub struct SENetConfig {
     /// Whether three convolutions of kernel 3 come first, or one of kernel 7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_3x3: Option<bool>,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "thousand")]
     pub num_classes: usize,
     /// Must be false: weights are loaded from a file.

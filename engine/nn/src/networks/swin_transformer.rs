@@ -18,7 +18,7 @@ use crate::named::Named;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SwinTransformerConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_chans: usize,
     /// Features of the first stage.
     pub embed_dim: usize,
@@ -57,7 +57,7 @@ pub struct SwinTransformerConfig {
     /// has figures).
     #[serde(default)]
     pub use_checkpoint: bool,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
     /// How neighbours are merged between stages.
@@ -93,7 +93,7 @@ pub(super) fn yes() -> bool {
 }
 
 impl SwinTransformerConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(
         spatial_dims: usize,
         in_chans: usize,
@@ -248,7 +248,7 @@ impl SwinTransformer {
         layer_norm(x.clone().permute([0, 2, 3, 4, 1])).permute([0, 4, 1, 2, 3])
     }
 
-    /// The key of the dropout draws.
+    /// The clock that keys the dropout draws.
     pub(super) fn clock(&self) -> &DropoutClock {
         &self.clock
     }

@@ -17,9 +17,9 @@ use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct SwinUNETRConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
     /// Side of a patch; must be 2, because the decoder doubles the size.
     #[serde(default = "two")]
@@ -69,7 +69,7 @@ pub struct SwinUNETRConfig {
     /// has figures).
     #[serde(default)]
     pub use_checkpoint: bool,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
     /// How neighbours are merged between stages; `merginglegacy` for weights from before MONAI 1.5.
@@ -107,7 +107,7 @@ fn twenty_four() -> usize {
 }
 
 impl SwinUNETRConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, out_channels: usize) -> Self {
         SwinUNETRConfig {
             in_channels,

@@ -26,7 +26,7 @@ pub struct TorchVisionFCModelConfig {
     #[serde(default = "resnet18")]
     #[setters(into)]
     pub model_name: String,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "one")]
     pub num_classes: usize,
     /// Must be 2, as in torchvision's networks.
@@ -89,7 +89,7 @@ fn sizes(name: &str) -> Option<(usize, [usize; 2])> {
 }
 
 impl TorchVisionFCModelConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(model_name: &str, num_classes: usize) -> Self {
         TorchVisionFCModelConfig {
             model_name: model_name.to_owned(),

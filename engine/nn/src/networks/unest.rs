@@ -22,9 +22,9 @@ use crate::named::Named;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct UNesTConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
     /// Size of the image, the same along each axis; a multiple of 32, at least 64.
     #[serde(default = "img_size")]

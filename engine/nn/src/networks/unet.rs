@@ -21,11 +21,11 @@ use crate::trace::joined;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct UNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
     /// Channels per level, top first; at least two.
     #[setters(into)]
@@ -66,7 +66,7 @@ pub struct UNetConfig {
 }
 
 impl UNetConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(
         spatial_dims: usize,
         in_channels: usize,

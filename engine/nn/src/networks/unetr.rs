@@ -19,9 +19,9 @@ const PATCH: usize = 16;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Setters)]
 #[serde(deny_unknown_fields)]
 pub struct UNETRConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
     /// Size of the image, every axis a multiple of 16.
     #[setters(into)]
@@ -54,7 +54,7 @@ pub struct UNETRConfig {
     /// Dropout probability in the transformer.
     #[serde(default)]
     pub dropout_rate: f64,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
     /// Whether queries, keys and values have a bias.
@@ -78,7 +78,7 @@ fn yes() -> bool {
 }
 
 impl UNETRConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, out_channels: usize, img_size: Axes) -> Self {
         UNETRConfig {
             in_channels,

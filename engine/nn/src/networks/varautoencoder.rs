@@ -19,12 +19,12 @@ use crate::layers::{Axes, ConfigError, DropoutSpec, LayerSpec, Linear, Scope, Se
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct VarAutoEncoderConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
     /// Channels and size of the image.
     #[setters(into)]
     pub in_shape: Vec<usize>,
-    /// Channels of the output.
+    /// Number of channels of the output.
     pub out_channels: usize,
     /// Number of latent variables.
     pub latent_size: usize,

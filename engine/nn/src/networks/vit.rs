@@ -19,7 +19,7 @@ use crate::named::Named;
 #[serde(deny_unknown_fields)]
 #[setters(strip_option)]
 pub struct ViTConfig {
-    /// Channels of the image.
+    /// Number of channels of the image.
     pub in_channels: usize,
     /// Size of the image.
     #[setters(into)]
@@ -48,13 +48,13 @@ pub struct ViTConfig {
     /// Whether the output are class scores.
     #[serde(default)]
     pub classification: bool,
-    /// Classes.
+    /// Number of classes.
     #[serde(default = "two")]
     pub num_classes: usize,
     /// Dropout probability.
     #[serde(default)]
     pub dropout_rate: f64,
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     #[serde(default = "three")]
     pub spatial_dims: usize,
     /// `"Tanh"` for class scores in [-1, 1]; anything else for plain ones.
@@ -94,7 +94,7 @@ fn tanh() -> Option<String> {
 }
 
 impl ViTConfig {
-    /// MONAI's defaults for everything else.
+    /// Options with MONAI's defaults for everything else.
     pub fn new(spatial_dims: usize, in_channels: usize, img_size: Axes, patch_size: Axes) -> Self {
         ViTConfig {
             in_channels,
@@ -238,7 +238,7 @@ impl ViT {
         (self.norm.forward(x), hidden)
     }
 
-    /// The key of the dropout draws.
+    /// The clock that keys the dropout draws.
     pub(super) fn clock(&self) -> &DropoutClock {
         &self.clock
     }

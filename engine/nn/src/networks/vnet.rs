@@ -23,11 +23,11 @@ use crate::trace::{self, Op, concat};
 #[serde(deny_unknown_fields, default)]
 #[setters(strip_option)]
 pub struct VNetConfig {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
     /// Channels of the image; `base` must be divisible by it.
     pub in_channels: usize,
-    /// Channels of the output, one per class.
+    /// Number of channels of the output: one per class.
     pub out_channels: usize,
     /// Activation. The bare name `"prelu"` has a slope per channel.
     #[setters(into)]

@@ -19,7 +19,7 @@ use super::{OptimError, Optimizer, ParameterGroup};
 pub struct Adam {
     /// Decay of the mean and of the mean square.
     pub betas: [f64; 2],
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub eps: f64,
     /// Divides by the largest mean square so far.
     pub amsgrad: bool,
@@ -172,13 +172,13 @@ pub struct AdamConfig {
     pub lr: f64,
     /// Decay of the running means of gradients and of their squares.
     pub betas: [f64; 2],
-    /// Added to denominators.
+    /// Constant added to denominators.
     pub eps: f64,
     /// Pulls parameters towards 0 by this share.
     pub weight_decay: f64,
     /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
     pub amsgrad: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,
@@ -232,13 +232,13 @@ pub struct AdamWConfig {
     pub lr: f64,
     /// Decay of the running means of gradients and of their squares.
     pub betas: [f64; 2],
-    /// Added to denominators.
+    /// Constant added to denominators.
     pub eps: f64,
     /// Pulls parameters towards 0 by this share.
     pub weight_decay: f64,
     /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
     pub amsgrad: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

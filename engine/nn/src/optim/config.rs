@@ -14,7 +14,7 @@ pub trait OptimizerSpec: std::fmt::Debug + Send + Sync {
     /// The learning rate a schedule starts from.
     fn lr(&self) -> f64;
 
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     fn groups(&self) -> &[ParameterGroup];
 
     /// The optimizer, with empty state.

@@ -43,7 +43,7 @@ pub enum OptimError {
     Group {
         /// Its pattern.
         params: String,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
     /// Gradients of another network.

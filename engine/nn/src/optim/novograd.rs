@@ -18,7 +18,7 @@ use super::{OptimError, Optimizer, ParameterGroup};
 pub struct Novograd {
     /// Decay of the direction and of the squared norm.
     pub betas: [f64; 2],
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub eps: f64,
     /// Scales the gradient by `1 - betas[0]`.
     pub grad_averaging: bool,
@@ -105,7 +105,7 @@ pub struct NovogradConfig {
     pub lr: f64,
     /// Decay of the running means of gradients and of their squares.
     pub betas: [f64; 2],
-    /// Added to denominators.
+    /// Constant added to denominators.
     pub eps: f64,
     /// Pulls parameters towards 0 by this share.
     pub weight_decay: f64,
@@ -113,7 +113,7 @@ pub struct NovogradConfig {
     pub grad_averaging: bool,
     /// Divides by the largest running mean so far (Reddi et al. 2018, arXiv:1904.09237).
     pub amsgrad: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

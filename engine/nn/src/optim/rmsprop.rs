@@ -18,7 +18,7 @@ use super::{OptimError, Optimizer, ParameterGroup};
 pub struct RmsProp {
     /// Decay of the mean square.
     pub alpha: f64,
-    /// Added to the denominator.
+    /// Constant added to the denominator.
     pub eps: f64,
     /// Share of the last direction that is kept.
     pub momentum: f64,
@@ -151,7 +151,7 @@ pub struct RmsPropConfig {
     pub lr: f64,
     /// Decay of the running mean of squared gradients.
     pub alpha: f64,
-    /// Added to denominators.
+    /// Constant added to denominators.
     pub eps: f64,
     /// Pulls parameters towards 0 by this share.
     pub weight_decay: f64,
@@ -159,7 +159,7 @@ pub struct RmsPropConfig {
     pub momentum: f64,
     /// Divides by the deviation instead of the mean square.
     pub centered: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

@@ -119,7 +119,7 @@ pub struct SgdConfig {
     pub weight_decay: f64,
     /// Nesterov's look-ahead along the momentum.
     pub nesterov: bool,
-    /// Parameters with their own options.
+    /// Groups of parameters with their own options.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[setters(into)]
     pub groups: Vec<ParameterGroup>,

@@ -34,7 +34,7 @@ impl Activations {
         Ok(())
     }
 
-    /// Same shape out as in.
+    /// Applies the layer; the shape is unchanged.
     pub fn apply(&self, x: Tensor<5>) -> Result<Tensor<5>, PostError> {
         self.check()?;
         let mut x = x.cast(DType::F32);

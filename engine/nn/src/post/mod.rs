@@ -25,7 +25,7 @@ pub enum PostError {
     Option {
         /// The transform.
         transform: &'static str,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
 }

@@ -49,7 +49,7 @@ pub enum PytorchError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
     /// The pickle would have executed code.

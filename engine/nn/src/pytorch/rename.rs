@@ -19,7 +19,7 @@ pub struct Rule {
 pub struct RuleError {
     /// As written.
     pub rule: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub reason: String,
 }
 

@@ -98,9 +98,9 @@ pub struct Call {
 /// A network as calls of its layers, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
-    /// 2 or 3.
+    /// Number of spatial axes: 2 or 3.
     pub spatial_dims: usize,
-    /// Channels in and out.
+    /// Numbers of input and output channels.
     pub channels: [usize; 2],
     /// The input of the pass that was recorded, `[b, c, x, y, z]`.
     pub input: [usize; 5],
