@@ -51,7 +51,9 @@ fn open(library: Option<&OsStr>) -> Result<Arc<Nvml>, String> {
 }
 
 fn all(nvml: Arc<Nvml>) -> Result<Vec<Nvidia>, String> {
-    let count = nvml.device_count().map_err(|error| format!("the NVIDIA driver does not report the number of GPUs ({error})"))?;
+    let count = nvml
+        .device_count()
+        .map_err(|error| format!("the NVIDIA driver does not report the number of GPUs ({error})"))?;
     (0..count).map(|index| Nvidia::new(nvml.clone(), index)).collect()
 }
 
