@@ -1,20 +1,21 @@
-//! Headers of NumPy's arrays.
+//! Headers of NumPy arrays.
 
 use std::io::Read;
 use std::panic::catch_unwind;
 
 use npyz::NpyHeader;
 
-/// The most bytes of a header, as in NumPy; those of numbers have about a hundred.
+/// The maximum number of bytes of a header, as in NumPy; headers of numeric arrays have about a
+/// hundred.
 const MAX_HEADER: usize = 10_000;
 
-/// The header of an array of numbers. It is checked before npyz parses it, because npyz allocates
-/// memory for the stated length, and takes exponential time for nested brackets. The source is then
-/// at the first value.
+/// Reads the header of an array of numbers. The header is checked before npyz parses it, because
+/// npyz allocates memory for the stated length and takes exponential time for nested brackets.
+/// Afterwards the source is at the first value.
 ///
 /// # Errors
 ///
-/// What is wrong with the header, as half a sentence.
+/// A description of what is wrong with the header, as half a sentence.
 pub fn npy_header(source: &mut impl Read) -> Result<NpyHeader, String> {
     let not = |what: &str| format!("not an NPY file: {what}");
     let mut bytes = Vec::new();
@@ -25,7 +26,7 @@ pub fn npy_header(source: &mut impl Read) -> Result<NpyHeader, String> {
     let Some(version) = bytes.strip_prefix(b"\x93NUMPY").and_then(<[u8]>::first) else {
         return Err(not("it begins with other bytes"));
     };
-    // Version 1 has two bytes for the length, those after it four.
+    // Version 1 stores the length in two bytes, later versions in four.
     let size = if *version == 1 { 2 } else { 4 };
     more(&mut bytes, size)?;
     if bytes.len() < 8 + size {
@@ -36,11 +37,11 @@ pub fn npy_header(source: &mut impl Read) -> Result<NpyHeader, String> {
         return Err(format!("a header of {length} bytes; the limit is {MAX_HEADER}"));
     }
     more(&mut bytes, length)?;
-    // One pair around all, one around the shape.
+    // One pair of brackets around the whole header, one around the shape.
     if bytes[8 + size..].iter().filter(|byte| b"([{".contains(byte)).count() > 2 {
         return Err("an array of records, or a damaged header; expected one number per element".to_owned());
     }
-    // It multiplies the lengths of axes, which panics on overflow in checked builds.
+    // npyz multiplies the lengths of the axes, which panics on overflow in checked builds.
     let parsed = catch_unwind(|| NpyHeader::from_reader(&bytes[..]));
     let parsed = parsed.map_err(|_| "an array that is over any limit".to_owned())?;
     parsed.map_err(|e| not(&e.to_string()))
@@ -64,7 +65,8 @@ mod tests {
         assert_eq!(npy_header(&mut source).expect("a header").shape(), [2, 3]);
         assert_eq!(source, [7; 4]);
         let said = |bytes: &[u8]| npy_header(&mut &*bytes).map(drop).expect_err("no header");
-        // With version 3 the first characters of the header are part of its length: 0.6 GB.
+        // In version 3 the length has four bytes, so the first characters of the header count as
+        // length: 0.6 GB.
         assert!(said(&array(3, plain)).contains("the limit is 10000"));
         let nested = format!("{{'descr': {}", "[".repeat(500));
         assert!(said(&array(1, &nested)).contains("damaged header"));
