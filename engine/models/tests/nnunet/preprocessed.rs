@@ -162,7 +162,7 @@ fn what_cannot_be_read_is_named() {
     let whole = fs::read(arrays.join(image)).expect("an image");
     fs::write(arrays.join(image), &whole[..whole.len() / 2]).expect("written");
     let error = cases().expect_err("half an image");
-    assert!(error.contains("blob_0.b2nd") && error.contains("it is not whole"), "{error}");
+    assert!(error.contains("blob_0.b2nd") && error.contains("it is incomplete"), "{error}");
     fs::write(arrays.join(image), &whole).expect("written");
     fs::remove_file(arrays.join(labels)).expect("a copy");
     let error = cases().expect_err("no labels");
