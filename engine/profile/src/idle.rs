@@ -180,11 +180,11 @@ mod tests {
         assert_eq!(causes["handlers and checkpoints"], 10);
         assert_eq!(causes["the engine, and anything else"], 10, "the rest of the iteration");
         assert_eq!(causes["between ranges"], 20);
-        assert_eq!(causes.values().sum::<u64>(), 80, "and nothing else: other threads wait for nobody");
+        assert_eq!(causes.values().sum::<u64>(), 80, "and nothing else: other threads are not counted");
         let groups: Vec<_> = found.groups.iter().map(|group| (group.name, nanos(group.seconds))).collect();
         assert_eq!(groups, [("convolution", 40), ("normalization", 20)]);
         assert!(found.table().contains("(33 %)"), "{}", found.table());
         let without = Timeline { ranges: vec![range("iteration", "", 0, 0, 9)], nanos: 9, ..Timeline::default() };
-        assert_eq!(Occupancy::of(&without), None, "kernels of a card are no ranges");
+        assert_eq!(Occupancy::of(&without), None, "GPU kernels are no ranges");
     }
 }
