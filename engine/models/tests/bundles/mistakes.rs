@@ -148,7 +148,7 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
         ),
         (
             |c| c["run"] = json!(["$monai.data.register_writer('json', os.system)", "$@evaluator.run()"]),
-            &["run::0", "a writer of json files that is not here: os.system"],
+            &["run::0", "a writer of json files that is not supported: os.system"],
         ),
         (
             |c| {
