@@ -135,7 +135,7 @@ pub fn describe(package: &Package) {
         line(name, Some(value));
     }
     line("written by", Some(&manifest.program));
-    line("signed by", Some(manifest.signed_by.as_deref().unwrap_or("nobody")));
+    line("signed by", Some(manifest.signed_by.as_deref().unwrap_or("no one")));
     for label in package.labels() {
         let [r, g, b] = label.colour;
         let term = label.term.as_ref().map(in_words).unwrap_or_default();

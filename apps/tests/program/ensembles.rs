@@ -158,7 +158,7 @@ fn resumes(bench: &Bench, out: &Path) {
     fail(&more(&["--folds", "3"]), 1, &["cannot be given with --resume"]);
     fail(&more(&["--fold", "3"]), 1, &["--fold 3", "from 0 to 2"]);
     fail(&bench.train("cv", &["--folds", "3"]), 1, &["holds the folds", "--resume"]);
-    fail(&bench.train("cv", &["--folds", "3", "--fold", "1"]), 1, &["fold1 is there already"]);
+    fail(&bench.train("cv", &["--folds", "3", "--fold", "1"]), 1, &["fold1 exists already"]);
     fail(&bench.train("cv", &["--folds", "2", "--fold", "1"]), 1, &["3 folds, not 2"]);
     fail(&bench.train("cv", &["--fold", "1", "--set", "optimizer.lr=0.5"]), 1, &["another recipe"]);
 }

@@ -1,4 +1,4 @@
-//! `docs/models.md`: generated from the code, so that it cannot disagree, and from the times in
+//! `docs/models.md`, generated from the code, so that both always agree, and from the times in
 //! `docs/benches/models.jsonl`.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ MONAI's `CheckpointUNet` is the UNet above, with activations computed twice to s
 here the tables show the memory of a training step.
 ";
 
-/// The page.
+/// The text of the page.
 pub fn text() -> Outcome<String> {
     let mut page = String::from(HEAD);
     page.push_str("\n| network | dimensions | for | paper |\n|---|---|---|---|\n");
