@@ -114,13 +114,13 @@ impl Pool {
             Kind::Max(PoolShape { kernel, stride, padding, dilation, ceil_mode }) => {
                 Op::MaxPool { kernel, stride, padding, dilation, ceil: ceil_mode }
             }
-            Kind::Avg(_, Divisor::Given(_)) => unsupported("an average pooling with a divisor of its own has no graph"),
+            Kind::Avg(_, Divisor::Given(_)) => unsupported("an average pooling with a given divisor is not supported"),
             Kind::Avg(PoolShape { kernel, stride, padding, ceil_mode, .. }, divisor) => {
                 Op::AvgPool { kernel, stride, padding, ceil: ceil_mode, include_pad: divisor == Divisor::Window }
             }
             Kind::AdaptiveAvg([Some(1), Some(1), Some(1)]) => Op::GlobalAvgPool,
             Kind::AdaptiveMax([Some(1), Some(1), Some(1)]) => Op::GlobalMaxPool,
-            _ => unsupported("an adaptive pooling to more than one value has no graph"),
+            _ => unsupported("an adaptive pooling to more than one value is not supported"),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::class_size::SizeWeight;
 
 /// Generalized Dice score (Sudre et al., <https://arxiv.org/abs/1707.03237>) of binarised
 /// predictions: one score per item over all classes, each weighted by its size. Reductions that
-/// keep classes apart score each class.
+/// keep classes separate score each class.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class.
 ///
@@ -72,7 +72,7 @@ impl GeneralizedDiceScore {
             .iter()
             .zip(weights)
             .map(|([overlap, present, predicted], weight)| (2.0 * overlap * weight, (present + predicted) * weight));
-        // An empty label and an empty prediction: a perfect score.
+        // An empty label with an empty prediction has a perfect score.
         let score = |(overlap, whole): (f32, f32)| if whole == 0.0 { 1.0 } else { overlap / whole };
         match self.reduction {
             MetricReduction::None | MetricReduction::MeanBatch | MetricReduction::SumBatch => {

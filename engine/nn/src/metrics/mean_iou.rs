@@ -30,8 +30,8 @@ pub struct MeanIoU {
     pub include_background: bool,
     /// How rows are reduced.
     pub reduction: MetricReduction,
-    /// A class that is absent from the label is NaN and does not count; else it scores 1 if the
-    /// prediction has none of it either, and 0 otherwise.
+    /// Whether a class that is missing in the label is NaN and ignored. Otherwise it scores 1 if it
+    /// is also missing in the prediction, and 0 if not.
     pub ignore_empty: bool,
     /// Voxels with this label are ignored.
     pub ignore_index: Option<i64>,

@@ -12,8 +12,8 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 /// Average distance from the predicted to the true surface, per item and class.
 ///
 /// Prediction and label are `[b, classes, x, y, z]`, 0 or 1 per class; an image with `z = 1` has
-/// two axes. Infinite where one mask is empty, NaN where both are. Read back from the device and
-/// computed on the CPU.
+/// two axes. Infinite if one mask is empty, NaN if both are. Read back from the device and computed
+/// on the CPU.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};
@@ -30,7 +30,7 @@ use super::{Aggregate, MetricError, MetricReduction, Rows};
 pub struct SurfaceDistanceMetric {
     /// Whether class 0, the background, is included.
     pub include_background: bool,
-    /// Averages over the distances in both directions.
+    /// Whether the average is over the distances in both directions.
     pub symmetric: bool,
     /// How distance is measured.
     pub distance_metric: DistanceMetric,
