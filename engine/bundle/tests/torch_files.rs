@@ -124,7 +124,7 @@ fn hostile_files_are_refused() -> Tested {
         ("with 1 values", array(b"K\x02\x85", b"i1", &[1])),
         ("3 bytes of numbers of 2", array(b"K\x02\x85", b"i2", &[1, 2, 3])),
         ("type O8", array(b"K\x01\x85", b"O8", &[0; 8])),
-        ("whose shape is none", array(b"J\xff\xff\xff\xff\x85", b"i1", &[1])),
+        ("with an invalid shape", array(b"J\xff\xff\xff\xff\x85", b"i1", &[1])),
         ("recalls what it did not store", b"\x80\x02h\x07.".to_vec()),
         ("does not have", b"\x80\x02.".to_vec()),
         ("levels deep", deep),
