@@ -1,8 +1,8 @@
 //! Networks, losses, metrics, optimizers, post-processing and inferers: one file each, named as in
 //! the literature.
 //!
-//! All modules work on `Tensor<5>`, `[batch, channel, x, y, z]`. A network is written once, in 3D:
-//! 2D work has `z = 1` and kernels of depth 1, and the axis is dropped when weights are exported,
+//! All modules work on `Tensor<5>`, `[batch, channel, x, y, z]`. A network is written once, in 3-D:
+//! 2-D work has `z = 1` and kernels of depth 1, and the axis is dropped when weights are exported,
 //! so that MONAI loads them unchanged.
 //!
 //! Training runs on `device.autodiff()`: a module there is in training mode (batch statistics,

@@ -2,7 +2,7 @@
 //! dicts.
 //!
 //! Exported files load in MONAI with `load_state_dict(load_file(path), strict=True)`, and a MONAI
-//! state dict saved with `safetensors.torch.save_file` can be imported. The third axis of a 2D
+//! state dict saved with `safetensors.torch.save_file` can be imported. The third axis of a 2-D
 //! network's kernels is dropped in the file. Weights are stored as f32, counters as i64; f16, bf16
 //! and f64 can also be read.
 
@@ -114,7 +114,7 @@ impl View for &Stored {
     }
 }
 
-/// The shape of a parameter in a state dict: kernels of a 2D network have no third axis, counters
+/// The shape of a parameter in a state dict: kernels of a 2-D network have no third axis, counters
 /// have no axis at all.
 fn torch_shape<const D: usize>(shape: [usize; D], spatial_dims: usize, counter: bool) -> Vec<usize> {
     match (D, spatial_dims, counter) {

@@ -46,7 +46,7 @@ pub struct PatchEmbeddingOptions {
     pub spatial_dims: usize,
     /// Number of channels of the image.
     pub in_channels: usize,
-    /// Size of the image; the third axis of a 2D image is 1.
+    /// Size of the image; the third axis of a 2-D image is 1.
     pub img_size: [usize; 3],
     /// Size of a patch.
     pub patch_size: [usize; 3],

@@ -184,7 +184,9 @@ impl Function {
             Function::Selu => named("selu", 0.0),
             Function::Celu(alpha) => named("celu", alpha),
             Function::Gelu { tanh: false } => named("gelu", 0.0),
-            Function::Gelu { tanh: true } => Op::Unsupported { what: "GELU with the tanh approximation is not supported".to_owned() },
+            Function::Gelu { tanh: true } => {
+                Op::Unsupported { what: "GELU with the tanh approximation is not supported".to_owned() }
+            }
             Function::Sigmoid => named("sigmoid", 0.0),
             Function::Tanh => named("tanh", 0.0),
             Function::Softmax => named("softmax", 0.0),

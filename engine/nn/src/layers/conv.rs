@@ -1,4 +1,4 @@
-//! Convolution and transposed convolution in 3D; a 2D convolution has kernel depth 1 on the last
+//! Convolution and transposed convolution in 3-D; a 2-D convolution has kernel depth 1 on the last
 //! axis.
 
 use burn::module::{Module, Param};

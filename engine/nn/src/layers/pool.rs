@@ -26,7 +26,7 @@ pub struct Pool {
     kind: Kind,
 }
 
-/// Returns one number per axis; the third axis of a 2D network takes `depth`.
+/// Returns one number per axis; the third axis of a 2-D network takes `depth`.
 pub(crate) fn per_axis(spatial_dims: usize, value: usize, depth: usize) -> [usize; 3] {
     [value, value, if spatial_dims == 3 { value } else { depth }]
 }

@@ -86,8 +86,8 @@ impl Arguments<'_> {
         self.get(name, default, "a whole number", |v| v.as_u64().map(|n| n as usize))
     }
 
-    /// One number per axis; the third axis of a 2D network takes `depth`. `None` if the argument is
-    /// missing.
+    /// One number per axis; the third axis of a 2-D network takes `depth`. `None` if the argument
+    /// is missing.
     pub(crate) fn axes<T>(&self, name: &str, spatial_dims: usize, depth: T) -> Result<Option<[T; 3]>, ConfigError>
     where
         T: DeserializeOwned + Copy + core::fmt::Debug,
@@ -107,7 +107,7 @@ impl Arguments<'_> {
     }
 }
 
-/// The number for the axes in use, and 1 for the third axis in 2D.
+/// The number for the axes in use, and 1 for the third axis in 2-D.
 pub(crate) fn in_space(spatial_dims: usize, number: usize) -> [usize; 3] {
     [number, number, if spatial_dims == 3 { number } else { 1 }]
 }
@@ -153,7 +153,7 @@ impl<T: core::fmt::Debug> core::fmt::Debug for Axes<T> {
 }
 
 impl<T: Copy + core::fmt::Debug> Axes<T> {
-    /// Returns one number per axis in 3D; the third axis of a 2D network takes `depth`.
+    /// Returns one number per axis in 3-D; the third axis of a 2-D network takes `depth`.
     pub fn resolve(&self, name: &str, spatial_dims: usize, depth: T) -> Result<[T; 3], ConfigError> {
         let mut axes = [depth; 3];
         match self {

@@ -234,7 +234,9 @@ pub(crate) fn resize(x: Tensor<5>, size: [usize; 3], mode: InterpolateMode, alig
     let y = interpolate(x.reshape([b * c, dx, dy, dz]), size, mode, align_corners);
     let op = || match (0..3).all(|axis| size[axis].is_multiple_of(from[axis])) {
         true if linear => Op::Resize { factors: std::array::from_fn(|axis| size[axis] / from[axis]), align_corners },
-        _ => Op::Unsupported { what: "only linear interpolation to a whole multiple of the size is supported".to_owned() },
+        _ => Op::Unsupported {
+            what: "only linear interpolation to a whole multiple of the size is supported".to_owned(),
+        },
     };
     trace::note(taken, "", op, cost::output(None, y.reshape([b, c, x_size, y_size, z_size])))
 }

@@ -13,10 +13,9 @@ use super::{Aggregate, MetricError, Reduced, Rows};
 ///
 /// - Binary: prediction and label of the same shape, both 0 or 1.
 /// - Several classes: prediction `[b, classes, x, y, z]`, whose largest channel is the class, and
-/// class
-///   indices `[b, 1, x, y, z]`.
+///   class indices `[b, 1, x, y, z]`.
 /// - Several labels at once (`is_multilabel`): the same shape; an item is correct if all its labels
-/// are.
+///   are correct.
 ///
 /// ```
 /// # use burn::tensor::{Device, Tensor};

@@ -41,7 +41,7 @@ pub struct SurfaceDiceMetric {
     /// How rows are reduced.
     #[serde(default)]
     pub reduction: MetricReduction,
-    /// Whether elements are weighted by their surface area (in 2D: length) instead of counting
+    /// Whether elements are weighted by their surface area (in 2-D: length) instead of counting
     /// voxels.
     #[serde(default)]
     pub use_subvoxels: bool,

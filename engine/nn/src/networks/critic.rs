@@ -10,7 +10,7 @@ use super::stem::{Stem, all_axes, stem_config};
 use crate::layers::{Axes, ConfigError, Scope, Sequential};
 
 stem_config! {
-    /// How to build a [`Critic`]: MONAI's parameters and defaults.
+    /// Options of [`Critic`]: MONAI's parameters and defaults.
     pub struct CriticConfig {
         /// Channels and size of the image; two sizes for 2-D, three for 3-D.
         #[setters(into)]
@@ -34,13 +34,13 @@ impl CriticConfig {
     /// Builds the network with weights drawn from `seed`.
     pub fn init(&self, device: &Device, seed: u64) -> Result<Critic, ConfigError> {
         let Stem { net, mut facts, .. } = Stem::new("Critic", &Scope::new(device, seed), self.stem(), 1)?;
-        // A mean has no fixed number of features.
+        // The mean accepts any number of features.
         facts.exact = None;
         Ok(Critic { net, facts })
     }
 }
 
-/// Residual units that reduce an image, and the mean of their output (Arjovsky et al.,
+/// A critic of residual units that reduce an image, and the mean of their output (Arjovsky et al.,
 /// <https://arxiv.org/abs/1701.07875>).
 ///
 /// `[b, in, x, y, z]` to `[b, 1, 1, 1, 1]`.

@@ -1,4 +1,5 @@
-//! Real or generated: `monai.networks.nets.Discriminator`, a [`Classifier`] with one output.
+//! Discrimination of real and generated images: `monai.networks.nets.Discriminator`, a
+//! [`Classifier`] with one output.
 
 use burn::tensor::Device;
 
@@ -8,7 +9,7 @@ use super::stem::{all_axes, stem_config};
 use crate::layers::{Axes, ConfigError, LayerSpec, Scope};
 
 stem_config! {
-    /// How to build a discriminator: MONAI's parameters and defaults.
+    /// Options of a discriminator: MONAI's parameters and defaults.
     ///
     /// ```
     /// # use burn::tensor::{Device, Tensor};

@@ -136,7 +136,9 @@ impl ParameterGroup {
         }
         rule.check().map_err(|error| wrong(error.to_string()))?;
         let lr_scale = match (self.lr, self.lr_scale) {
-            (Some(_), Some(_)) => return Err(wrong("`lr` and `lr_scale` are alternatives; give one of them".to_owned())),
+            (Some(_), Some(_)) => {
+                return Err(wrong("`lr` and `lr_scale` are alternatives; give one of them".to_owned()));
+            }
             (Some(own), None) if own > 0.0 && lr == 0.0 => {
                 return Err(wrong("`lr` cannot be reached from the optimizer's lr of 0".to_owned()));
             }

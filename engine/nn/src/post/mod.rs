@@ -7,7 +7,7 @@ pub use activations::Activations;
 pub use as_discrete::{AsDiscrete, Rounding};
 
 /// Converts an axis of an item, from 0 for its channels, to an axis of a batch; negative ones count
-/// from the end. A last axis of length 1 is not counted: the item is a 2D image.
+/// from the end. A last axis of length 1 is not counted: the item is a 2-D image.
 fn axis(transform: &'static str, dim: i64, shape: [usize; 5]) -> Result<usize, PostError> {
     let rank = if shape[4] == 1 { 3 } else { 4 };
     let at = if dim < 0 { dim + rank } else { dim };

@@ -24,7 +24,7 @@ pub struct Weight {
     pub values: Arc<[f32]>,
 }
 
-/// The operation of a layer, on `[b, c, x, y, z]`; 2D networks have `z = 1`.
+/// The operation of a layer, on `[b, c, x, y, z]`; 2-D networks have `z = 1`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "fields are named like the layers' parameters")]
