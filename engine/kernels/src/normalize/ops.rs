@@ -53,7 +53,7 @@ pub trait NormalizeOps: Backend {
 struct NormalizeBackward;
 
 impl<B: NormalizeOps> Backward<B, 4> for NormalizeBackward {
-    /// x, weight, bias, slope, mean, variance.
+    /// The state: x, weight, bias, slope, mean, variance.
     type State = ([FloatTensor<B>; 6], Shape);
 
     fn backward(self, ops: Ops<Self::State, 4>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
@@ -107,7 +107,7 @@ impl<B: NormalizeOps, C: CheckpointStrategy> NormalizeOps for Autodiff<B, C> {
     }
 }
 
-/// Whether a kernel can take these.
+/// Whether a kernel supports these tensors.
 pub fn has_kernel(x: &Tensor<5>, affine: Option<&(Tensor<1>, Tensor<1>)>, slope: &Slope) -> bool {
     let small = affine.iter().flat_map(|(weight, bias)| [weight, bias]).chain(match slope {
         Slope::Learned(slope) => Some(slope),

@@ -303,7 +303,7 @@ impl Pair<3, 2> for PairOfTwo {
 }
 
 /// Three sums; the points are 0, 1, -1 and infinity. Rounding errors are a little smaller than
-/// those of the plain sum; four sums would take less time, but have two to three times its errors.
+/// those of the plain sum; four sums would take fewer products, but have two to three times its errors.
 pub struct PairOfThree;
 
 impl Pair<4, 3> for PairOfThree {
