@@ -1,4 +1,4 @@
-//! Arrays as files of NumPy's.
+//! Arrays as NumPy files.
 
 use hearth_data::Image;
 
@@ -7,7 +7,7 @@ pub(crate) fn encode(image: &Image) -> Vec<u8> {
     let dims = image.data.dims();
     let shape: Vec<String> = dims[..=image.meta.spatial_dims].iter().map(usize::to_string).collect();
     let mut head = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", shape.join(", "));
-    // The values begin at a multiple of 64 bytes, behind 10 bytes and a line break.
+    // The values begin at a multiple of 64 bytes, after 10 bytes and a line break.
     let gap = (head.len() + 11).next_multiple_of(64) - head.len() - 11;
     head.extend(std::iter::repeat_n(' ', gap));
     head.push('\n');

@@ -56,7 +56,7 @@ const REFUSED: [(&str, Change, &str); 20] = [
     (
         "a slice outside",
         |c| c["postprocessing"]["transforms"][0] = lambda("$lambda x: [0][x]"),
-        "index of what is no tensor",
+        "index of a value that is not a tensor",
     ),
     ("a trainer", |c| c["evaluator"]["_target_"] = "SupervisedTrainer".into(), "trains"),
     ("no case", |c| c["data"] = json!([]), "the list of images is empty"),

@@ -89,7 +89,7 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
             |c| inferer(c, "roi_size", json!([1.5, 2])),
             &["SlidingWindowInferer", "roi_size: expected a whole number, or one for each axis"],
         ),
-        (|c| c["network_def"]["_target_"] = "HoVerNet".into(), &["network_def", "HoVerNet", "not here"]),
+        (|c| c["network_def"]["_target_"] = "HoVerNet".into(), &["network_def", "HoVerNet", "not supported"]),
         (|c| c["network_def"]["featurez"] = 3.into(), &["network_def", "featurez"]),
         (|c| c["data"] = "$json.load(open('no.json'))".into(), &["data", "json"]),
         (
@@ -104,7 +104,7 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
         ),
         (
             |c| c["preprocessing"]["transforms"][1]["_target_"] = "Wiggled".into(),
-            &["preprocessing::transforms::1", "Wiggled", "not here"],
+            &["preprocessing::transforms::1", "Wiggled", "not supported"],
         ),
         (
             |c| c["postprocessing"]["transforms"][1]["output_ext"] = ".dcm".into(),
@@ -126,7 +126,7 @@ fn what_a_config_lacks_is_named_at_once() -> Tested {
         ),
         (
             |c| c["dataset"] = json!({"_target_": "IterableDataset", "data": "@data"}),
-            &["dataset", "not put together from streams"],
+            &["dataset", "does not combine streams"],
         ),
         (
             |c| {
