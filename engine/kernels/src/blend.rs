@@ -45,7 +45,7 @@ mod cpu {
     }
 
     /// Returns the canvas where there is no kernel for it.
-    #[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
+    #[expect(clippy::result_large_err, reason = "both variants contain a tensor")]
     pub fn add_window(
         canvas: Tensor<5>,
         (item, start): (usize, [usize; 3]),

@@ -24,11 +24,12 @@ pub fn reason(error: &impl Display) -> String {
         return line(&text);
     }
     let asked = match size_asked_for(&text) {
-        Some(bytes) => format!(", where {:.1} MiB more are needed", bytes as f64 / (1 << 20) as f64),
+        Some(bytes) => format!(" ({:.1} MiB more are needed)", bytes as f64 / (1 << 20) as f64),
         None => String::new(),
     };
     format!(
-        "the device is out of memory{asked}: take a smaller batch, crop or window; `hearth memory RECIPE` says what fits"
+        "the device is out of memory{asked}: use a smaller batch, crop or window; \
+         `hearth memory RECIPE` reports what fits"
     )
 }
 
@@ -57,8 +58,8 @@ mod tests {
         assert!(is_out_of_memory(driver) && is_out_of_memory("can't allocate buffer of size: 4096"));
         assert_eq!(
             reason(&driver),
-            "the device is out of memory, where 1536.0 MiB more are needed: take a smaller batch, crop or window; \
-             `hearth memory RECIPE` says what fits"
+            "the device is out of memory (1536.0 MiB more are needed): use a smaller batch, crop or window; \
+             `hearth memory RECIPE` reports what fits"
         );
         assert_eq!(reason(&"the device is lost"), "the device is lost");
     }

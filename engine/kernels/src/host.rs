@@ -55,7 +55,7 @@ pub fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
 ///
 /// # Errors
 /// Returns the tensor where it is on another device or not f32.
-#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
+#[expect(clippy::result_large_err, reason = "both variants contain a tensor")]
 pub fn change<const D: usize>(tensor: Tensor<D>, edit: impl FnOnce(&mut [f32])) -> Result<Tensor<D>, Tensor<D>> {
     if !is_host(&tensor.device()) || tensor.dtype() != burn::tensor::DType::F32 {
         return Err(tensor);

@@ -109,8 +109,8 @@ mod card {
     pub(super) fn in_place(tensor: Tensor<1>) -> Result<InPlace, String> {
         let own = own(primitive(tensor));
         // The GPU has computed the values, and reports a failure.
-        block_on(own.client.sync_buffers([&own.handle])).map_err(|why| format!("the card has failed: {why}"))?;
-        let (address, held) = find(&own).ok_or("the card's library is neither CUDA nor ROCm")?;
+        block_on(own.client.sync_buffers([&own.handle])).map_err(|why| format!("the GPU has failed: {why}"))?;
+        let (address, held) = find(&own).ok_or("the GPU's runtime is neither CUDA nor ROCm")?;
         Ok(InPlace { tensor: Tensor::from_primitive::<CubeBackend>(own), address, _held: Some(held) })
     }
 

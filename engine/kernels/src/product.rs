@@ -34,7 +34,7 @@ pub fn product(left: Left<'_>, right: &[f32], out: &mut [f32], size: Size, add: 
     if rows == 0 || depth == 0 || columns == 0 {
         return;
     }
-    assert!(rows % ROWS == 0 && columns % WIDTH == 0, "a product of {size:?} does not come out in tiles");
+    assert!(rows % ROWS == 0 && columns % WIDTH == 0, "a product of {size:?} does not divide into whole tiles");
     let last = (rows - 1) * left.row + (depth - 1) * left.column;
     assert!(
         last < left.values.len() && depth * columns <= right.len() && rows * columns <= out.len(),

@@ -60,7 +60,7 @@ impl<B: WatchOps> Backward<B, 2> for WatchBackward
 where
     DispatchTensor: DispatchKindConversion<B>,
 {
-    /// The state also keeps the thread's tensor, whose gradient is zero.
+    /// The function, and the thread's gradient, which is zero.
     type State = (See, FloatTensor<B>);
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {

@@ -31,7 +31,7 @@ pub const APART: f32 = -100.0;
 ///
 /// # Panics
 /// Where the shapes do not fit, as Burn's own operations do.
-#[expect(clippy::result_large_err, reason = "both variants hand the tensor on")]
+#[expect(clippy::result_large_err, reason = "both variants contain a tensor")]
 pub fn attention(
     qkv: Tensor<3>,
     heads: usize,

@@ -50,7 +50,7 @@ impl Drops {
 /// # Panics
 /// Where `run` is 0.
 pub fn dropout<const D: usize>(x: Tensor<D>, drops: Drops) -> Tensor<D> {
-    assert!(drops.run > 0, "draws of dropout are for one value or more");
+    assert!(drops.run > 0, "`run` is 0; a draw of dropout covers at least 1 value");
     if place::takes(&x) {
         return ops::dropout(x, drops);
     }

@@ -317,7 +317,7 @@ fn change(values: &mut [f32], scale: f32, offset: f32, slope: f32) {
 }
 
 /// Computes the gradients with respect to x, weight, bias and slope from the output gradient.
-#[expect(clippy::too_many_arguments, reason = "all that the forward pass had, and its results")]
+#[expect(clippy::too_many_arguments, reason = "the inputs and the results of the forward pass")]
 fn backward<S: Precision>(
     x: &[S],
     dy: &[S],

@@ -222,7 +222,7 @@ pub(super) fn follow(running: [CubeTensor; 2], now: [CubeTensor; 2], momentum: f
 }
 
 #[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn follow_kernel(
     mean: &Tensor<f32>,
     variance: &Tensor<f32>,
@@ -539,7 +539,7 @@ fn totals_kernel(
 
 /// `inverse * (weight dz - mean of weight dz - normalized * mean of weight dz normalized)`
 #[cube(launch)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn gradient_kernel<F: Float>(
     x: &Tensor<F>,
     dy: &Tensor<F>,

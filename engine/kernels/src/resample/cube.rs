@@ -129,7 +129,7 @@ fn general_kernel(
 
 /// [`super::taps::find`] for a device, in f32.
 #[cube]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn find(
     at: f32,
     n: f32,

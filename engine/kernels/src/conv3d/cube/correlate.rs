@@ -138,7 +138,7 @@ struct Taps {
 
 /// One launch of a convolution, or of a part of an input gradient: `transposed`. Every `span` input
 /// channels have separate sums, which are consecutive in `out`.
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn correlate(
     x: &CubeTensor,
     weight: &CubeTensor,
@@ -263,7 +263,7 @@ fn pack_kernel<F: Float>(
 
 /// Each unit computes `rows` outputs along the second axis and `outs` channels.
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 fn correlate_kernel<F: Float, O: Float>(
     input: &Tensor<F>,
     packed: &Tensor<f32>,

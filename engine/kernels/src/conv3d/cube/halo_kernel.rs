@@ -120,7 +120,7 @@ fn write_four<S: Float>(from: &Array<S>, #[comptime] first: usize, to: &mut [Vec
 }
 
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn halo_kernel<F: Float, S: Float, O: Float>(
     input: &Tensor<F>,
     packed: &Tensor<Vector<S, Const<1>>>,

@@ -31,7 +31,7 @@ pub(super) fn zeros(#[comptime] count: usize) -> Sequence<cmma::Matrix<f32>> {
 /// and `columns` matrices, whose rows are contiguous. They begin at `at` and `by_at`, and their
 /// rows or columns are `stride` and `by_stride` apart.
 #[cube]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn multiply<S: Float>(
     values: &[Vector<S, Const<1>>],
     at: usize,
@@ -81,7 +81,7 @@ pub(super) fn multiply<S: Float>(
 /// Writes the products of the `j`-th matrix of each row of matrices from `at` on, column after
 /// column of length `stride`.
 #[cube]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn write(
     products: &Sequence<cmma::Matrix<f32>>,
     to: &mut [f32],

@@ -75,7 +75,7 @@ pub(super) const fn spread(i: usize, of: usize, each: usize) -> usize {
 /// An index never exceeds [`PLACES`]. Where the compiler can prove this, it saves one addition per
 /// value, as it adds the constant part to the address.
 #[cube]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn bring_out<S: Float>(
     from: &[Vector<S, Const<1>>],
     at: usize,
@@ -111,7 +111,7 @@ fn begin(first: usize, tap: usize, step: usize, padding: usize, #[comptime] tran
 }
 
 #[cube(launch_unchecked)]
-#[allow(clippy::too_many_arguments, reason = "a kernel has its arguments apart")]
+#[allow(clippy::too_many_arguments, reason = "a kernel takes its arguments separately")]
 pub(super) fn tile_kernel<F: Float, S: Float, O: Float>(
     input: &Tensor<F>,
     packed: &Tensor<S>,
