@@ -230,7 +230,7 @@ fn dicom(input: &Path, output: &Path, image: &Image, segments: &[Segment], args:
         DicomKind::Sr => RegionFile::Report(None),
     };
     for region in regions.empty() {
-        note!("no voxel has the label {} ({:?}); the file says so", region.label, region.name);
+        note!("no voxel has the label {} ({:?}); the file records that", region.label, region.name);
     }
     let bytes = kind.bytes(&regions, &series, &by).while_doing(|| format!("cannot write {}", output.display()))?;
     folders::replace(output, bytes)?;

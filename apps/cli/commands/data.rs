@@ -35,7 +35,7 @@ enum Action {
     /// Generate realistic images with exact labels: volumes in the layout of a public data set, or
     /// annotated slides
     Phantom {
-        /// What the images show
+        /// The content of the images
         kind: Kind,
         /// The number of cases
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -155,7 +155,7 @@ fn to_bundle(args: &Args, out: &Path) -> Outcome {
     let options = BundleOptions { checkpoint: args.of_run().to_owned(), license };
     if let Some(fold) = fold_in(&args.run) {
         let (folder, fold) = (args.run.display(), fold.display());
-        let what = "holds runs of a cross-validation, and a bundle is made of one network";
+        let what = "holds runs of a cross-validation, and a bundle has one network";
         let advice = "or make one package of all of them with --to hearth";
         return Err(Failure::new(format!("{folder} {what}: give one of them, such as {fold}, {advice}")));
     }

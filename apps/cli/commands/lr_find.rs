@@ -51,7 +51,7 @@ pub struct Args {
     /// The number of points at the end that the suggestion ignores
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_end: usize,
-    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to compute on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
     /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto

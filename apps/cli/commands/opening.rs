@@ -14,7 +14,7 @@ pub struct OpeningArgs {
     /// nnU-Net model: final, best, or the name of a file [default: best; for nnU-Net final]
     #[arg(long)]
     pub checkpoint: Option<String>,
-    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to compute on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
     /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto

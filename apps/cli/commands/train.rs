@@ -34,7 +34,7 @@ pub struct Args {
     /// given
     #[arg(long, value_name = "RUN")]
     pub out: PathBuf,
-    /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to train on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
     /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto

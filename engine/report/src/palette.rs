@@ -78,7 +78,7 @@ mod tests {
             assert!(colours.iter().all(|colour| contrast(*colour, background) >= LEAST), "{colours:?}");
             assert_eq!(colours.iter().collect::<BTreeSet<_>>().len(), COUNT);
         }
-        // Blue is dark enough for a light page as it is.
+        // Blue is already dark enough for a light page.
         assert!(variables(false).starts_with("--s0:#0072b2;"), "{}", variables(false));
     }
 

@@ -67,7 +67,7 @@ fn sentence(run: &Run) -> String {
 
 fn verb(state: &State) -> &'static str {
     match state {
-        State::Running(_) => "goes on",
+        State::Running(_) => "is running",
         State::Killed(_) => "was killed",
         State::Completed => "completed",
         State::EndedEarly => "ended early",

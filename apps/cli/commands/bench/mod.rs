@@ -43,7 +43,7 @@ pub struct Args {
     /// step, profile, infer: the network [default: unet]
     #[arg(long)]
     net: Option<networks::Net>,
-    /// Where to compute: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to compute on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Time to spend on choosing GPU kernels: off, quick, full or auto

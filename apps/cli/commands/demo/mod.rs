@@ -36,7 +36,7 @@ pub struct Args {
     /// The seed of the volumes and of the training
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to train on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long, default_value = "auto")]
     pub device: String,
     /// Time to spend on choosing GPU kernels, in place of the recipe's: off, quick, full or auto

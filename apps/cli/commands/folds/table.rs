@@ -12,7 +12,7 @@ use crate::run::FoldList;
 use crate::table::{Lean, lines};
 use crate::terminal::bold;
 
-/// The class name that stands for the mean over the classes.
+/// The class name for the mean over the classes.
 const MEAN: &str = "mean";
 
 /// One class of one metric.

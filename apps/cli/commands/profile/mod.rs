@@ -54,7 +54,7 @@ pub struct Args {
     /// A run of this recipe on several ranks; its summary shows which rank the others wait for
     #[arg(long, value_name = "RUN")]
     pub ranks: Option<PathBuf>,
-    /// Where to train: cpu, cuda:0, vulkan, rocm:0, metal, auto
+    /// The device to train on: cpu, cuda:0, vulkan, rocm:0, metal, auto
     #[arg(long)]
     pub device: Option<String>,
     /// A plugin: its library, a folder to search for plugins, or the name of a bundled or installed
