@@ -1,6 +1,6 @@
 //! The time spent on choosing kernels for a GPU: [`Tune`].
 
-/// How much time may be spent on choosing kernels for a GPU (feature `tuned`; without it, and on
+/// The time that may be spent on choosing kernels for a GPU (feature `tuned`; without it, and on
 /// the CPU, nothing is chosen and this has no effect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tune {

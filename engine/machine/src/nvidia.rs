@@ -29,7 +29,7 @@ pub fn gpus() -> Result<Vec<Nvidia>, String> {
 /// Same as [`gpus`], with the library from the given file.
 ///
 /// # Errors
-/// As [`gpus`].
+/// Same as [`gpus`].
 pub fn gpus_of(library: &Path) -> Result<Vec<Nvidia>, String> {
     all(open(Some(library.as_os_str()))?)
 }

@@ -35,7 +35,7 @@ impl<T: Send + 'static> Sampler<T> {
     /// function ends the sampling, and `stop` returns it.
     ///
     /// # Errors
-    /// As [`Sampler::start`].
+    /// Same as [`Sampler::start`].
     pub fn with(
         mut probe: impl Probe + 'static,
         every: Duration,

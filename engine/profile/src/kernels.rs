@@ -23,7 +23,7 @@ pub struct KernelRow {
     pub name: String,
     /// The shape that it works on.
     pub shape: String,
-    /// How long each call took.
+    /// The time of each call.
     #[serde(flatten)]
     pub time: Statistics,
     /// Operations per call.

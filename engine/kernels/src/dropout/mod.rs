@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use crate::counter_rng::Key;
 use crate::place;
 
-/// Which values are dropped, and what replaces dropped and kept values.
+/// The dropped values, and the replacements of dropped and kept ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Drops {
     /// The key of the draws.

@@ -57,7 +57,7 @@ pub fn gpus() -> Result<Vec<Amd>, String> {
 /// Same as [`gpus`], with the library from the given file.
 ///
 /// # Errors
-/// As [`gpus`].
+/// Same as [`gpus`].
 pub fn gpus_of(library: &Path) -> Result<Vec<Amd>, String> {
     all(Arc::new(Smi::open(library.as_os_str())?))
 }

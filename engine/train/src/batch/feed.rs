@@ -1,4 +1,4 @@
-//! What trainer and evaluator share: the batches of a pass, and the tensors of the current batch by
+//! The parts that trainer and evaluator share: the batches of a pass, and the tensors of the current batch by
 //! name.
 
 use burn::tensor::{Device, Tensor};

@@ -1,4 +1,4 @@
-//! Which convolutions use minimal filtering, and the tiles of their outputs.
+//! The convolutions that use minimal filtering, and the tiles of their outputs.
 
 use std::ops::Range;
 
