@@ -62,7 +62,7 @@ pub fn tar<W: Write>(folder: &Path, prefix: &str, time: u64, out: W) -> Outcome<
     Ok(tar.into_inner()?)
 }
 
-/// Like [`tar`], compressed.
+/// Like [`tar()`], compressed.
 pub fn tar_gz(folder: &Path, prefix: &str, to: &Path, time: u64) -> Outcome {
     let out = gz(io::BufWriter::new(File::create(to)?));
     tar(folder, prefix, time, out)?.finish()?.flush()?;
