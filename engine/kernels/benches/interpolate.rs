@@ -1,5 +1,5 @@
-//! Resizes a volume with every mode, up and down: `cargo bench -p hearth-kernels -p build-once
-//! --bench interpolate`.
+//! Resizes a volume with every mode, up and down:
+//! `cargo bench -p hearth-kernels -p build-once --bench interpolate`.
 
 use burn::tensor::{Device, Tensor, TensorData};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

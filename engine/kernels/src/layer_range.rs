@@ -24,8 +24,8 @@ pub struct LayerRange {
 }
 
 /// Enters the range `layer` of a layer's forward pass, with its path and its own number of
-/// operations. Steps that are recorded meanwhile for the backward pass run in ranges `layer
-/// backward` of the same path.
+/// operations. Steps that are recorded meanwhile for the backward pass run in ranges
+/// `layer backward` of the same path.
 pub fn layer_range(path: &Arc<str>, flop: u64) -> LayerRange {
     let span = tracing::trace_span!("layer", name = &**path, flop).entered();
     let outer = LAYER.with(|layer| layer.replace(Some(path.clone())));

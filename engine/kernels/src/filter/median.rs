@@ -13,9 +13,9 @@ const LANES: usize = 32;
 /// separately.
 const LARGEST: usize = 343;
 
-/// The median of the `2 * radius + 1` voxels along each axis around each voxel of `image` (`[C, X,
-/// Y, Z]`, f32), with edge voxels repeated outwards: `monai.networks.layers.median_filter`. Values
-/// must not be NaN.
+/// The median of the `2 * radius + 1` voxels along each axis around each voxel of `image`
+/// (`[C, X, Y, Z]`, f32), with edge voxels repeated outwards:
+/// `monai.networks.layers.median_filter`. Values must not be NaN.
 ///
 /// It runs on the CPU: values of another device are copied there and back.
 pub fn median(image: Tensor<4>, radius: [usize; 3]) -> Tensor<4> {

@@ -8,10 +8,10 @@ pub(super) type Words = [u64; ROOM];
 
 /// The current frequency in Hz, `None` where the library marks no frequency as current.
 ///
-/// ROCm 5 has `{u32 count, u32 current, u64 hertz[32]}`, ROCm 6 and 7 have `{bool sleep, u32 count,
-/// u32 current, u64 hertz[33]}`. The older layout is tried first. A newer structure never passes as
-/// an older one: the flag (0 or 1) is then read as `count`, and the count (at least 1) as
-/// `current`, which must be below `count`.
+/// ROCm 5 has `{u32 count, u32 current, u64 hertz[32]}`, ROCm 6 and 7 have
+/// `{bool sleep, u32 count, u32 current, u64 hertz[33]}`. The older layout is tried first. A newer
+/// structure never passes as an older one: the flag (0 or 1) is then read as `count`, and the count
+/// (at least 1) as `current`, which must be below `count`.
 pub(super) fn present(words: &Words) -> Option<u64> {
     let half = |at: usize| (words[at / 2] >> (32 * (at % 2))) as u32;
     let at = |count: u32, current: u32, first: usize, most: u32| {

@@ -52,10 +52,10 @@ fn stack(members: &[Tensor<5>]) -> Result<Tensor<6>, CombineError> {
 /// The mean over the members, `[B, C, X, Y, Z]` each, of `x * w / mean(w)` (MONAI's
 /// `MeanEnsemble`).
 ///
-/// The weights are one for each member, one for each member and channel (`w[member * C +
-/// channel]`), or one for each value of each member (`[members, C, X, Y, Z]`, the same for all
-/// entries of the batch), and need not sum to 1: the mean of the weights is taken over the members,
-/// separately for each channel or value.
+/// The weights are one for each member, one for each member and channel
+/// (`w[member * C + channel]`), or one for each value of each member (`[members, C, X, Y, Z]`, the
+/// same for all entries of the batch), and need not sum to 1: the mean of the weights is taken over
+/// the members, separately for each channel or value.
 ///
 /// # Errors
 /// For no members, unequal shapes, a wrong number of weights, or weights whose mean is 0.

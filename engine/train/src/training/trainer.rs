@@ -157,9 +157,9 @@ impl<N> fmt::Debug for SupervisedTrainer<N> {
 }
 
 impl<N: Network> SupervisedTrainer<N> {
-    /// Builds a trainer of this network: `SupervisedTrainer::builder(network, loss, optimizer,
-    /// loader).max_epochs(100).build()?`. The learning rate is the optimizer's until a handler
-    /// changes it.
+    /// Builds a trainer of this network:
+    /// `SupervisedTrainer::builder(network, loss, optimizer, loader).max_epochs(100).build()?`. The
+    /// learning rate is the optimizer's until a handler changes it.
     pub fn builder(
         network: N,
         loss: impl Loss + 'static,

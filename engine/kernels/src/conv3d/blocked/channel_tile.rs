@@ -2,8 +2,8 @@
 //! outputs, and sums of weight gradients.
 //!
 //! Lanes are output channels, so that rows of any length are fully used, and a value of the source
-//! is broadcast. One broadcast serves all taps of a run: `x[q]` contributes to the outputs `q`, `q
-//! - 1` and `q - 2` with the weights 0, 1 and 2.
+//! is broadcast. One broadcast serves all taps of a run: `x[q]` contributes to the outputs `q`,
+//! `q - 1` and `q - 2` with the weights 0, 1 and 2.
 //!
 //! Where there are at most eight output channels, two tiles share the registers: lanes 0, 2, 4 ..
 //! are the channels of the first, lanes 1, 3, 5 .. those of the second. Their sources are

@@ -15,8 +15,8 @@ const SIZES: [usize; 4] = [1, 2, 4, 8];
 /// The maximum number of registers of neighbours of a tile, over all CPUs.
 const MOST: usize = 8;
 
-/// Adds `weights[k][channel] * source[offsets[k] + p]`, over all `offsets[k]`, to `sums[channel *
-/// pitch + p]`, for the `p` of a number of registers.
+/// Adds `weights[k][channel] * source[offsets[k] + p]`, over all `offsets[k]`, to
+/// `sums[channel * pitch + p]`, for the `p` of a number of registers.
 ///
 /// # Safety
 /// `source` reaches the registers' values beyond every offset, `weights` holds `offsets.len()`

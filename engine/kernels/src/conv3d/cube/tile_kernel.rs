@@ -42,8 +42,8 @@ pub(super) struct TileOptions {
 }
 
 /// A convolution, or an input gradient. An output `first + i * step` of an axis is the sum over the
-/// taps `t` of input `i * stride + t * apart - padding`; for an input gradient, of input `(first +
-/// padding - t) / step + i`, over the taps that are divisible without remainder.
+/// taps `t` of input `i * stride + t * apart - padding`; for an input gradient, of input
+/// `(first + padding - t) / step + i`, over the taps that are divisible without remainder.
 #[derive(CubeLaunch, CubeType)]
 pub(super) struct Work {
     pub tasks: u32,

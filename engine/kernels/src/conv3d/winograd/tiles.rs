@@ -448,8 +448,9 @@ impl Rows {
         self.from.truncate(each);
     }
 
-    /// Reorders rows of `count` values, whose first value is at the position `before`: the `half +
-    /// 1` values at even positions, then the `half` values at odd ones; missing values are zeros.
+    /// Reorders rows of `count` values, whose first value is at the position `before`: the
+    /// `half + 1` values at even positions, then the `half` values at odd ones; missing values are
+    /// zeros.
     #[inline(always)]
     fn split(&mut self, before: usize, count: usize, half: usize) {
         let each = 2 * half + 1;

@@ -120,8 +120,9 @@ impl Kind {
 
 /// Transforms rows of `count` values of the source to the components of consecutive tiles. For each
 /// row that they read, `rows` has as many entries as a tile reads planes; each tile starts reading
-/// after the outputs of the previous one, and component `c` of tile `t` is written to `to[t *
-/// steps.0 + c * steps.1..]`. `odd`, sixteen values, becomes nonzero where a value is not finite.
+/// after the outputs of the previous one, and component `c` of tile `t` is written to
+/// `to[t * steps.0 + c * steps.1..]`. `odd`, sixteen values, becomes nonzero where a value is not
+/// finite.
 ///
 /// # Safety
 /// There are rows for whole tiles, of `count` values each; `to` has space for `count` values in

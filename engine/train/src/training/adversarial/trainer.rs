@@ -97,9 +97,10 @@ impl<G, D> fmt::Debug for GanTrainer<G, D> {
 }
 
 impl<G: Network, D: Network> GanTrainer<G, D> {
-    /// Builds a trainer of these networks: `GanTrainer::builder(generator, discriminator, loss,
-    /// optimizer, loader).build()?`. Each network has its own optimizer, with the same options
-    /// unless [`d_optimizer`](GanBuilder::d_optimizer) sets others.
+    /// Builds a trainer of these networks:
+    /// `GanTrainer::builder(generator, discriminator, loss, optimizer, loader).build()?`. Each
+    /// network has its own optimizer, with the same options unless
+    /// [`d_optimizer`](GanBuilder::d_optimizer) sets others.
     pub fn builder(
         generator: G,
         discriminator: D,
