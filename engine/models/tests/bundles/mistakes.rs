@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 type Tested = Result<(), Box<dyn Error>>;
 
-/// A bundle of one small 2-D network, its config changed.
+/// A bundle of one small 2-D network with a changed config.
 pub fn bundle(folder: &Path, change: impl FnOnce(&mut Value)) -> Tested {
     let mut config = json!({
         "imports": ["$import os"],
@@ -189,7 +189,7 @@ fn weights_that_do_not_fit_are_told_by_name() -> Tested {
         config["evaluator"]["val_handlers"] =
             json!([{"_target_": "CheckpointLoader", "load_path": "m.pt", "load_dict": {"model": "@network"}}]);
     })?;
-    // Not there: its place in the bundle, and where the bundle's list says that it comes from.
+    // A missing file: its place in the bundle, and the address in the bundle's list.
     let error = outcome(folder.path(), &RunOptions::default()).expect_err("no file");
     let place = folder.path().join("m.pt").display().to_string();
     for part in ["the weights m.pt are missing", "nothing is fetched", &place] {
