@@ -105,7 +105,7 @@ impl Bundle {
         }
         let places = [PathBuf::from(written), self.root.join(written), self.root.join("configs").join(written)];
         let found = places.into_iter().find(|path| path.is_file());
-        found.ok_or_else(|| Fault::new(FaultKind::File, "is not there").in_file(written))
+        found.ok_or_else(|| Fault::new(FaultKind::File, "is missing").in_file(written))
     }
 
     /// Loads and merges these files, with the bundle's metadata. `bundle_root` is set to the

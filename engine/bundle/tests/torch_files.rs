@@ -60,7 +60,7 @@ fn arrays_work_in_expressions() -> Tested {
         let got = value(&recorded(), "zip.pt", expression).map_err(|fault| format!("{expression}: {fault}"))?;
         assert_eq!(got.to_json(), Some(wanted), "{expression}");
     }
-    let missing = value(&recorded(), "zip.pt", "$@file['none']").err().ok_or("a key that is not there")?;
+    let missing = value(&recorded(), "zip.pt", "$@file['none']").err().ok_or("a missing key")?;
     assert!(missing.to_string().contains("no key \"none\""), "{missing}");
     // A tensor is not read, and does not prevent reading the arrays next to it.
     assert!(value(&recorded(), "tensor.pt", "$@file['node_a']").is_ok());

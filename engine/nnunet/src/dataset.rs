@@ -53,7 +53,7 @@ impl DatasetJson {
             match number.parse::<usize>().ok().and_then(|number| channel_names.get_mut(number)) {
                 Some(place) => *place = name.as_str().unwrap_or_default().to_owned(),
                 None => {
-                    let what = format!("{number:?} is no number of one of {} channels", channels.len());
+                    let what = format!("{number:?} is not the number of one of {} channels", channels.len());
                     return Err(NnunetError::key("channel_names", what));
                 }
             }

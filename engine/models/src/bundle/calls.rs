@@ -189,7 +189,7 @@ impl Checks<'_> {
 
     fn file(&mut self, path: &str) {
         if !self.context.folder.join(path).is_file() {
-            self.faults.push(Fault::new(FaultKind::File, format!("the file {path} is not there")));
+            self.faults.push(Fault::new(FaultKind::File, format!("the file {path} is missing")));
         }
     }
 }

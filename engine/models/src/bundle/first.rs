@@ -147,7 +147,7 @@ fn decathlon(dataset: &Component, folder: &Path) -> Result<Vec<Value>, Fault> {
         return Ok(cases);
     }
     let seed = dataset.get("seed").and_then(Value::as_int).unwrap_or(0);
-    let seed = u32::try_from(seed).map_err(|_| fault(dataset, format!("the seed {seed} is none of NumPy's")))?;
+    let seed = u32::try_from(seed).map_err(|_| fault(dataset, format!("NumPy does not accept the seed {seed}")))?;
     let share = dataset.get("val_frac").and_then(Value::as_float).unwrap_or(0.2);
     let order = shuffled_indices(cases.len(), seed);
     let (validation, training) = order.split_at(((cases.len() as f64 * share) as usize).min(cases.len()));

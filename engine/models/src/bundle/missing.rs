@@ -42,8 +42,8 @@ pub(crate) fn of_list(at: &Component, list: &[Value], reads: &[Read<'_>], folder
     }
     let first = first?;
     let what = match count {
-        1 => format!("the image {first} is not there"),
-        _ => format!("{count} images are not there, {first} among them"),
+        1 => format!("the image {first} is missing"),
+        _ => format!("{count} images are missing, {first} among them"),
     };
     Some(Fault { kind: FaultKind::File, ..fault(at, what) })
 }

@@ -25,7 +25,7 @@ pub fn open(path: &Path) -> Outcome<OpenedBundle> {
     }
     if !path.is_file() {
         return Err(RecipeError::new(format!(
-            "{} is not there: give the folder of a bundle, or its zip",
+            "{} is missing: give the folder of a bundle, or its zip",
             path.display()
         )));
     }

@@ -279,7 +279,7 @@ fn affine(step: &Component, seed: u32, count: usize) -> Result<(RandAffine, Vec<
 
 /// The ends of a range for each parameter: a number is used with both signs.
 fn spans(step: &Component, name: &str) -> Result<Vec<(f64, f64)>, Fault> {
-    let wrong = || fault(step, format!("{name} is no number and no list of numbers and pairs"));
+    let wrong = || fault(step, format!("{name} is neither a number nor a list of numbers and pairs"));
     let one = |value: &Value| match value.as_slice() {
         Some([low, high]) => Some((low.as_float()?, high.as_float()?)),
         Some(_) => None,

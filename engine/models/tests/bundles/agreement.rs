@@ -62,7 +62,7 @@ const REFUSED: [(&str, Change, &str); 20] = [
     ("no case", |c| c["data"] = json!([]), "the list of images is empty"),
     ("a missing image", |c| c["data"] = json!([{"image": "in.png"}, {"image": "none.png"}]), "none.png"),
     ("a case without its key", |c| c["data"] = json!([{"label": "in.png"}]), "has no `image`"),
-    ("a card", |c| c["device"] = "$torch.device('gpu9')".into(), "gpu9"),
+    ("a GPU", |c| c["device"] = "$torch.device('gpu9')".into(), "gpu9"),
     ("a device of the engine", |c| c["evaluator"]["device"] = "gpu9".into(), "gpu9"),
     (
         "weights of two networks",
@@ -104,7 +104,7 @@ const REFUSED: [(&str, Change, &str); 20] = [
         "",
     ),
     ("no engine", |c| c["run"] = json!(["$None"]), "runs no evaluator"),
-    ("an id that is not there", |c| c["run"] = json!(["$@evaluatr.run()"]), "evaluatr"),
+    ("a missing id", |c| c["run"] = json!(["$@evaluatr.run()"]), "evaluatr"),
     ("a name as of an unknown value", |c| c["network"] = json!({"_target_": "an unknown value"}), "an unknown value"),
 ];
 

@@ -156,7 +156,7 @@ fn what_does_not_fit_is_told_before_a_step_is_done() -> Tested {
         ),
         (&[("noise", "$torch.randn(1, 4, 5, 8, 4)")], &["network_def", "noise does not fit"]),
         (&[("noise", "$torch.randn(1, 3, 4, 8, 4)")], &["network_def", "noise does not fit"]),
-        (&[("noise", "nowhere.npy")], &["nowhere.npy is not there"]),
+        (&[("noise", "nowhere.npy")], &["nowhere.npy is missing"]),
         (&[("noise", "LICENSE")], &["cannot read the array", "LICENSE"]),
         (&[("noise", "$torch.randn(0, 4)")], &["torch.randn with invalid sizes"]),
         (&[("noise", "$@noise_scheduler")], &["a DDIMScheduler stands where a tensor is computed"]),

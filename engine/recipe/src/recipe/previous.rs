@@ -53,7 +53,7 @@ impl Recipe {
     /// Fails if a folder is given that no transform reads.
     pub(super) fn check_previous_stage(&self, document: &Document) -> Result<(), Fault> {
         if self.data.previous_stage.is_some() && self.previous_stage().is_none() {
-            let what = format!("this recipe continues from no earlier stage: {STEP} is none of its transforms");
+            let what = format!("this recipe continues from no earlier stage: it has no transform {STEP}");
             return Err(document.fault("data.previous_stage", format!("{what}; remove it (--previous-stage)")));
         }
         Ok(())

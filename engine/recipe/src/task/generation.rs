@@ -87,7 +87,7 @@ fn check_adversarial(adversarial: &Adversarial) -> Result<(), Fault> {
         ("condition", adversarial.condition != condition),
     ];
     match of_others.iter().find(|(_, given)| *given) {
-        Some((key, _)) => under(key, "a generator has no other loss and no image beside its own; leave it out".into()),
+        Some((key, _)) => under(key, "a generator has no other loss and no image besides its own; leave it out".into()),
         None => Ok(()),
     }
 }
