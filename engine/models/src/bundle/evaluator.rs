@@ -458,8 +458,8 @@ fn transform_of(evaluator: &Component) -> Option<Value> {
     loader.get("dataset")?.as_component()?.get("transform").cloned()
 }
 
-/// Whether a `prepare_batch` passes the whole batch: `lambda batchdata, *_, **__:
-/// (batchdata.to(@device), None, (), {})`, and similar.
+/// Whether a `prepare_batch` passes the whole batch, such as
+/// `lambda batchdata, *_, **__: (batchdata.to(@device), None, (), {})`.
 fn is_whole_batch(value: &Value) -> bool {
     let Value::Function(function) = value else { return false };
     let Some((name, _)) = function.lambda.parameters.first() else { return false };

@@ -1,5 +1,5 @@
-//! Cases that combine several streams of images: the result of an `IterableDataset` of `map(lambda
-//! t: dict(...), zip(*[ShuffleBuffer(...), ...]))`. Orders and draws are the same as NumPy's.
+//! Cases that combine several streams of images: the result of an `IterableDataset` of
+//! `map(lambda t: dict(...), zip(*[ShuffleBuffer(...), ...]))`. Orders and draws are the same as NumPy's.
 
 use std::path::Path;
 use std::sync::Arc;
