@@ -181,7 +181,7 @@ higher_is_better = false
         "--plugin",
         &library,
     ];
-    fail(&train, 1, &["parts.Broken makes an image of", "the same grid"]);
+    fail(&train, 1, &["parts.Broken returned an image of", "the same grid"]);
 }
 
 #[test]
