@@ -97,7 +97,7 @@ fn a_variable_that_leads_nowhere_is_told() {
     let hearth = Installed::new();
     let output = hearth.command(&["plugin", "list"]).env("HEARTH_PLUGIN_PATH", "/no/such/folder").output().unwrap();
     assert!(output.status.success());
-    let told = "HEARTH_PLUGIN_PATH names /no/such/folder, where no plugin is found: it is not there";
+    let told = "HEARTH_PLUGIN_PATH names /no/such/folder, where no plugin is found: it does not exist";
     assert_eq!(errors(&output).matches(told).count(), 1, "{}", errors(&output));
     let output = hearth.command(&["doctor"]).env("HEARTH_PLUGIN_PATH", "/no/such/folder").output().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -229,6 +229,6 @@ fn a_plugin_is_installed_once_it_was_agreed_to() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     let check = hearth().args(["plugin", "check", &text(&file)]).output().unwrap();
     let said = errors(&check);
-    assert!(!check.status.success() && said.contains("everybody on this machine may change"), "{said}");
-    assert!(said.contains(&format!("mend it: chmod o-w {}", file.display())), "{said}");
+    assert!(!check.status.success() && said.contains("everyone on this machine can change"), "{said}");
+    assert!(said.contains(&format!("fix it: chmod o-w {}", file.display())), "{said}");
 }
