@@ -302,7 +302,7 @@ fn models_are_stored_and_predict_by_name() {
     let bomb = dir.path().join("bomb.zip");
     zip(&bomb, &[("zeros", &vec![0; 1 << 27])]);
     let (done, _, said) = call(&["models", "add", &text(&bomb)]);
-    assert!(!done && said.contains("unpacks to"), "{said}");
+    assert!(!done && said.contains("the content of"), "{said}");
     let (done, _, said) = call(&["models", "add", &input]);
     assert!(!done && said.contains("is no model"), "{said}");
 

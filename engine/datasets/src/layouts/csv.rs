@@ -13,8 +13,8 @@ use crate::{Column, ColumnKind, CsvOptions, DataError, Field, Item, csv_items};
 /// Marks an empty value in a column of files.
 const NONE: &str = "\0none";
 
-/// A table with a case in each row (`.csv`, `.tsv`). The column `image`, or those of `[data]
-/// images`, name files; so does `label` if the target is a label map. Other columns are fields of
+/// A table with a case in each row (`.csv`, `.tsv`). The column `image`, or those of
+/// `[data] images`, name files; so does `label` if the target is a label map. Other columns are fields of
 /// the cases: classes, scores, weights. Relative names start at the table's folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -9,8 +9,8 @@ use hearth_registry::{Fault, Node};
 
 use super::{ReadError, ReadOptions, Reader};
 
-/// A reader that calls a plugin. Recipes select it by name (`LoadImage` with `reader =
-/// "mine.Raw"`); it is never selected by a file's content.
+/// A reader that calls a plugin. Recipes select it by name (`LoadImage` with
+/// `reader = "mine.Raw"`); it is never selected by a file's content.
 struct PluginReader {
     name: &'static str,
     component: Arc<dyn Component>,

@@ -124,8 +124,8 @@ pub fn class_indices(
     Ok(lists)
 }
 
-/// Selects `most` entries at even distances, including the first and the last (`round(linspace(0, n
-/// - 1, most))`, half to even).
+/// Selects `most` entries at even distances, including the first and the last
+/// (`round(linspace(0, n - 1, most))`, half to even).
 fn spread(list: &[u64], most: usize) -> Vec<u64> {
     let last = list.len() - 1;
     let step = last as f64 / (most.max(2) - 1) as f64;

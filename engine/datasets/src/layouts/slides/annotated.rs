@@ -103,8 +103,8 @@ pub(super) fn regions(layout: &Slides, folder: &Path) -> Result<Vec<Region>, Dat
         return Err(wrong(
             folder,
             format!(
-                "none of the {count} slides has annotations: {first}.xml (ASAP) or {first}.geojson, next to the slide or in \
-             the folder of data.layout.annotations"
+                "none of the {count} slides has annotations: {first}.xml (ASAP) or {first}.geojson, next to the slide \
+                 or in the folder of data.layout.annotations"
             ),
         ));
     }

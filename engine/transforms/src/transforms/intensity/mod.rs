@@ -8,10 +8,11 @@
 /// Implements [`Transform`](crate::Transform) for a type that draws once for all keys, with
 /// probability `prob`.
 ///
-/// The type has `keys`, `prob`, `allow_missing_keys`, `check_parameters(&self)`, `draw(&self,
-/// &Draw, &[&Image])`, which draws the parameters, and `change(&self, Image, &Drawn, usize)`, which
-/// changes the image of the key at that index. Its function `through_host` returns whether it [goes
-/// through the host](crate::Transform::through_host).
+/// The type has `keys`, `prob`, `allow_missing_keys`, `check_parameters(&self)`,
+/// `draw(&self, &Draw, &[&Image])`, which draws the parameters, and
+/// `change(&self, Image, &Drawn, usize)`, which changes the image of the key at that index. Its
+/// function `through_host` returns whether it
+/// [goes through the host](crate::Transform::through_host).
 macro_rules! random_image_transform {
     ($type:ident $(, through_host: $host:expr)?) => {
         impl $crate::Transform for $type {

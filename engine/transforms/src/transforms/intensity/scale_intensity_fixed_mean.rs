@@ -9,8 +9,8 @@ use super::statistics::{image_extremes, image_moments};
 use super::yes;
 use crate::params::Keys;
 
-/// Multiplies by `1 + factor` around the mean, which is preserved: `(x - mean) * (1 + factor) +
-/// mean`.
+/// Multiplies by `1 + factor` around the mean, which is preserved:
+/// `(x - mean) * (1 + factor) + mean`.
 ///
 /// With `preserve_range` the result is clipped to the original range of the values. Without
 /// `fixed_mean` the values themselves are multiplied. With `channel_wise` mean and range are those

@@ -26,8 +26,8 @@ pub enum SizeMode {
 /// positive keeps that axis. Three numbers turn a 2-D image into a 3-D one.
 ///
 /// With `anti_aliasing` an image that shrinks is smoothed first, along the axes that shrink, by a
-/// Gaussian of `anti_aliasing_sigma` voxels. The default sigma is half of what the factor is above
-/// 1. A list of sigmas has an entry per key, each one number or one per axis.
+/// Gaussian of `anti_aliasing_sigma` voxels. The default sigma is half of the factor's
+/// excess over 1. A list of sigmas has an entry per key, each one number or one per axis.
 ///
 /// ```
 /// # use hearth_transforms::{tiny, transforms::Resize};
